@@ -170,13 +170,17 @@ Status read_widths(const Metadata& meta, const std::string& prefix, DecoderConfi
   return {};
 }
 
-// Whether layers keep a state and have nothing else: no heads, and no feed-forward part.
-bool has_states_alone(const Metadata& meta, const std::string& prefix) {
+// What layers have that keep a state and no heads.
+enum class WithoutHeads : uint8_t { no_such, nothing_else, feed_forward };
+
+WithoutHeads without_heads(const Metadata& meta, const std::string& prefix) {
   const auto is_none = [&](const char* name) {
     const MetaValue* value = meta.find(prefix + name);
     return value != nullptr && (*value == MetaValue(int64_t{0}) || *value == MetaValue(uint64_t{0}));
   };
-  return is_none("attention.head_count") && is_none("feed_forward_length");
+  if (!is_none("attention.head_count")) return WithoutHeads::no_such;
+  if (is_none("feed_forward_length")) return WithoutHeads::nothing_else;
+  return meta.find(prefix + "wkv.head_size") != nullptr ? WithoutHeads::feed_forward : WithoutHeads::no_such;
 }
 
 Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig& c) {
@@ -188,13 +192,15 @@ Status read_sizes(const Metadata& meta, const std::string& prefix, DecoderConfig
   QR_TRY_VOID(read("block_count", 1, 4096, c.n_layers));
   QR_TRY_VOID(read("embedding_length", 1, 1 << 20, c.n_embd));
   QR_TRY_VOID(read("context_length", 1, 1 << 28, c.n_ctx));
-  if (has_states_alone(meta, prefix)) {
-    const auto n = static_cast<size_t>(c.n_layers);
-    c.is_state.assign(n, true);
+  const WithoutHeads kind = without_heads(meta, prefix);
+  const auto n = static_cast<size_t>(c.n_layers);
+  if (kind != WithoutHeads::no_such) c.is_state.assign(n, true);
+  if (kind == WithoutHeads::nothing_else) {
     c.has_unit.assign(n, false);
     return {};
   }
   QR_TRY_VOID(read_widths(meta, prefix, c));
+  if (kind == WithoutHeads::feed_forward) return {};
   return read("attention.head_count", 1, 4096, c.n_heads);
 }
 

@@ -79,9 +79,18 @@ Status Decoder::check_states(const ModelFile& file) const {
                                      ": this architecture has no layers without heads");
 }
 
+Status Decoder::check_headless(const ModelFile& file, const std::string& prefix) const {
+  const std::vector<bool>& units = config_.has_unit;
+  const bool has_units = units.empty() || std::find(units.begin(), units.end(), true) != units.end();
+  if (config_.n_heads > 0 || !has_units || has_units_without_heads()) return {};
+  return fail(Code::unsupported,
+              file.path + ": key " + file.meta.shown(prefix + "attention.head_count") + ": must be 1 at least, is 0");
+}
+
 Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   QR_TRY(config_, read_decoder_config(file, options));
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
+  QR_TRY_VOID(check_headless(file, arch + "."));
   auto latent = check_latent(file, arch + ".", config_, takes_latent());
   if (!latent) return error_within(file.path, std::move(latent).error());
   auto configured = configure(file, arch + ".", config_);

@@ -61,6 +61,8 @@ class Decoder : public Model {
   virtual Status configure(const ModelFile&, const std::string& /* "llama." */, DecoderConfig&) const { return {}; }
   // Whether its layers have latent attention, as those of no other architecture may.
   virtual bool takes_latent() const { return false; }
+  // Whether its layers have a feed-forward part and no heads, as those of no other architecture may.
+  virtual bool has_units_without_heads() const { return false; }
   // Loads one layer's weights; the loader has entered "blk.<l>.". By default the norms in front and both parts.
   virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const;
   // Loads what is of no layer beside the ends, and what an architecture keeps of layers itself.
@@ -140,6 +142,7 @@ class Decoder : public Model {
   Status check_shift(const LoadOptions& options) const;
   Status check_positions(const LoadOptions& options) const;
   Status check_states(const ModelFile& file) const;
+  Status check_headless(const ModelFile& file, const std::string& prefix) const;
   // The layer that one without keys of its own reads. Code::corrupt where there is none.
   Result<size_t> layer_read_by(size_t reader) const;
   AttnParams claim(const LoadOptions& options, bool is_local);

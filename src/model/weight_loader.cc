@@ -9,7 +9,7 @@ namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
   const WeightFormat& format = options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
-  const bool is_exact = is_router(weight.name) || weight.name == "position_embd.weight";
+  const bool is_exact = is_router(weight.name) || is_of_shares(weight.name) || weight.name == "position_embd.weight";
   return format.rounded && is_exact ? *find_weight_format("f32") : format;
 }
 
@@ -138,6 +138,20 @@ void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
   if (weight == nullptr) return;
   take(out, ops_.load_vector(*weight));
   took(*weight);
+}
+
+std::vector<float> WeightLoader::host_numbers(const std::string& name, int64_t n) {
+  const HostWeight* found = file_.find(prefix_ + name);
+  const bool same = found != nullptr && found->n_rows() * found->n_cols() == n;
+  const HostWeight* weight = get_stored(name, same ? found->shape : std::vector<int64_t>{n});
+  if (weight == nullptr) return {};
+  const WeightFormat& format = *weight->format;
+  std::vector<float> out(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; i += format.block) {
+    format.decode(weight->data.data() + i / format.block * format.bytes, out.data() + i);
+  }
+  took(*weight);
+  return out;
 }
 
 void WeightLoader::load_transposed(Tensor& out, const std::string& name, int64_t n_out, int64_t n_in) {

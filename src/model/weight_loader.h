@@ -14,7 +14,7 @@
 namespace quire {
 
 // The format that a tensor will have: the one that fits where the options want another (fitting_format), else its own.
-// Routers whose products would round the rows that they choose for become f32, and so do learned positions.
+// Routers whose products would round the rows that they choose for become f32, as learned positions and mixes' shares.
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options);
 
 class WeightLoader {
@@ -34,6 +34,8 @@ class WeightLoader {
   void vector(Tensor& out, const std::string& name, int64_t n);
   // The same of a tensor of any shape, n numbers in all.
   void numbers(Tensor& out, const std::string& name, int64_t n);
+  // Those numbers on the host, for what given() makes of them; empty where it fails.
+  std::vector<float> host_numbers(const std::string& name, int64_t n);
   // These numbers, f32, of no tensor. Then one of them n times, [n].
   void given(Tensor& out, std::span<const float> values);
   void constant(Tensor& out, int64_t n, float value);

@@ -113,11 +113,22 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
 
 bool is_router(std::string_view name) { return name.find(".ffn_gate_inp") != std::string_view::npos; }
 
+bool is_of_shares(std::string_view name) {
+  const size_t at = name.find(".time_mix_");
+  if (at == std::string_view::npos) return name.find(".channel_mix_lerp_") != std::string_view::npos;
+  const std::string_view rest = name.substr(at + 10);
+  for (const char* product : {"receptance.", "key.", "value.", "gate.", "output."}) {
+    if (rest.starts_with(product)) return false;
+  }
+  return true;
+}
+
 bool is_small(const HostWeight& weight) {
   constexpr std::string_view kPositions = "position_embd.weight";  // a row is added to the stream once
   constexpr int64_t kLeastColumns = 16;  // under it rows are taps of a convolution, or single numbers
   const bool is_matrix = weight.shape.size() >= 2 && weight.n_cols() >= kLeastColumns;
-  return !is_matrix || is_router(weight.name) || weight.name.ends_with(".bias") || weight.name == kPositions;
+  if (!is_matrix || is_of_shares(weight.name)) return true;
+  return is_router(weight.name) || weight.name.ends_with(".bias") || weight.name == kPositions;
 }
 
 const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {

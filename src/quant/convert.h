@@ -18,7 +18,12 @@ struct ConversionError {
 // Of a tensor's name: it chooses the experts of a row, or how much of a shared unit it takes.
 bool is_router(std::string_view name);
 
-// Vectors, biases, routers, rows of fewer than 16 numbers: few bytes that are read as they are.
+// Of a tensor's name: it is of a time mix (RWKV) and none of its large products, but moves rows and makes shares of
+// them.
+bool is_of_shares(std::string_view name);
+
+// Vectors, biases, routers, shares of time mixes, rows of fewer than 16 numbers: few bytes that are read as they
+// are.
 bool is_small(const HostWeight& weight);
 
 // The format that `weight` gets when `wanted` is asked for, in a file and at load alike. Vectors, what has fewer

@@ -94,6 +94,11 @@ TEST(Convert, RowsThatAreNoWholeSuperBlocksGetTheNextLargerFormat) {
   EXPECT_EQ(fitting_format(router, format("q4_k"))->name, "f32");
   HostWeight positions{"position_embd.weight", &format("f32"), {8, 256}, {}};
   EXPECT_EQ(fitting_format(positions, format("q4_k"))->name, "f32");
+  HostWeight shares = matrix(values, 256);
+  shares.name = "blk.0.time_mix_lerp_fused.weight";
+  EXPECT_EQ(fitting_format(shares, format("q4_k"))->name, "f32");
+  shares.name = "blk.0.time_mix_key.weight";
+  EXPECT_EQ(fitting_format(shares, format("q4_k"))->name, "q4_k");
   // What takes the place of a format may not be larger than what is there.
   HostWeight small{"m", &format("q4_0"), {2, 32}, {}};
   EXPECT_EQ(fitting_format(small, format("q4_k"))->name, "q4_0");

@@ -49,8 +49,9 @@ class Pipeline final : public Tokenizer {
 };
 
 // Builders, one per spec.model; SentencePiece's are in spm.h. REQUIRES check_spec(spec).
-Result<std::unique_ptr<Tokenizer>> make_listed_bpe(TokenizerSpec spec);  // "gpt2"
-Result<std::unique_ptr<Tokenizer>> make_word_piece(TokenizerSpec spec);  // "bert"
+Result<std::unique_ptr<Tokenizer>> make_listed_bpe(TokenizerSpec spec);     // "gpt2"
+Result<std::unique_ptr<Tokenizer>> make_word_piece(TokenizerSpec spec);     // "bert"
+Result<std::unique_ptr<Tokenizer>> make_longest_match(TokenizerSpec spec);  // "rwkv"
 
 // F15: everything a builder relies on: sizes, ids in range, finite scores.
 Status check_spec(const TokenizerSpec& spec);

@@ -101,7 +101,7 @@ TEST(SpecCheck, RefusesWhatIsBroken) {
 
 TEST(SpecCheck, UnknownModelIsUnsupported) {
   TokenizerSpec spec = small_spec();
-  spec.model = "rwkv";
+  spec.model = "plamo2";
   const auto made = make_tokenizer(std::move(spec));
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, Code::unsupported);

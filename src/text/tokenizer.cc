@@ -12,6 +12,7 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(TokenizerSpec spec) {
   if (spec.model == "t5") return make_spm_unigram(std::move(spec), {.own_normalizer = true});
   if (spec.model == "bert") return make_word_piece(std::move(spec));
   if (spec.model == "gpt2") return make_listed_bpe(std::move(spec));
+  if (spec.model == "rwkv") return make_longest_match(std::move(spec));
   return fail(Code::unsupported, "tokenizer: model \"" + spec.model + "\" is not known");
 }
 

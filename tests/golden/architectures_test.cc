@@ -30,8 +30,9 @@ TEST_P(Architecture, MatchesTheReference) {
     ways.push_back({.backend = "cpu", .isa = isa, .threads = 2});
   }
   if (kSanitized) ways = {ways.front(), ways.back()};  // parity has every kernel
-  for (const std::string& path : {folder, folder + "/model.gguf"}) {
-    if (!std::filesystem::exists(path)) continue;  // GGUF has no name for it: a folder alone
+  for (const std::string& file : {std::string("/config.json"), std::string("/model.gguf")}) {
+    if (!std::filesystem::exists(folder + file)) continue;  // one of both alone
+    const std::string path = file == "/config.json" ? folder : folder + file;
     for (ModelOptions options : ways) {
       for (const Json& run : *expected.find("runs")->as_array()) {
         SCOPED_TRACE(path + " " + options.backend + " " + options.isa + " " + options.weights);
@@ -54,7 +55,7 @@ TEST_P(Architecture, ConvertsWhileLoading) {
   const std::vector<Token> ids = tokens_of(*(*expected.find("runs")->as_array())[0].find("prompt_ids"));
   const auto logits = [&](const std::string& weights, int threads) {
     const Result<LoadedModel> loaded =
-        load({.model = folder, .threads = threads, .kv_type = "f32", .weights = weights});
+        load({.model = golden_path(GetParam()), .threads = threads, .kv_type = "f32", .weights = weights});
     EXPECT_TRUE(loaded) << loaded.error().message;
     return *logits_of(*loaded, ids, 256);
   };
@@ -68,6 +69,7 @@ TEST_P(Architecture, ConvertsWhileLoading) {
 // What `quire convert` writes of a folder is the folder's model, in GGUF's order of rows and with experts in one
 // tensor.
 TEST_P(Architecture, AsGgufItIsTheSame) {
+  if (!golden_has_folder(GetParam())) return;  // it is GGUF alone
   const std::string path = kGoldenModels + GetParam();
   const Json expected = read_json(path + "/expected.json");
   const auto folder = open_model(path);

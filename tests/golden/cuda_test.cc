@@ -16,7 +16,7 @@ namespace {
 Result<std::vector<float>> logits_on(const std::string& backend, const std::string& model, size_t chunk) {
   QR_TRY(LoadedModel loaded,
          load(ModelOptions{
-             .model = kGoldenModels + model, .backend = backend, .threads = 1, .kv_type = "f16", .weights = "q8_0"}));
+             .model = golden_path(model), .backend = backend, .threads = 1, .kv_type = "f16", .weights = "q8_0"}));
   std::vector<Token> ids(23);
   std::iota(ids.begin(), ids.end(), 1);
   QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, 23, static_cast<int>(chunk)));

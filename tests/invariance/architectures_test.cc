@@ -56,7 +56,7 @@ class Architectures : public testing::TestWithParam<std::string> {
   };
   std::unique_ptr<Machine> machine(const Way& how) {
     auto out = std::make_unique<Machine>();
-    const auto file = open_model(kGoldenModels + GetParam());
+    const auto file = open_model(golden_path(GetParam()));
     EXPECT_TRUE(file) << file.error().message;
     auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
     EXPECT_TRUE(ops);
@@ -95,7 +95,7 @@ class Architectures : public testing::TestWithParam<std::string> {
   // Where there are states and no attention nobody is preempted, since blocks hold nothing, nor where all attention is
   // behind windows, whose blocks come back.
   bool keeps_state_beside_keys() {
-    const auto file = open_model(kGoldenModels + GetParam());
+    const auto file = open_model(golden_path(GetParam()));
     LoadOptions loading;
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     const auto info = model_info(*file, loading);
@@ -107,7 +107,7 @@ class Architectures : public testing::TestWithParam<std::string> {
   }
   // Of an architecture whose keys cannot move to other positions: false.
   bool takes(const ContextShift& shift) {
-    const auto file = open_model(kGoldenModels + GetParam());
+    const auto file = open_model(golden_path(GetParam()));
     LoadOptions loading;
     loading.k_codec = loading.v_codec = find_kv_codec("f16");
     loading.shift = shift;

@@ -11,7 +11,7 @@ namespace quire {
 
 inline constexpr const char* kGoldenModels = "build/golden/models/";
 
-// Every model that there is a folder of: one of each architecture, and further ones that differ in their values.
+// Every model that there is: one of each architecture, and further ones that differ in their values.
 inline std::vector<std::string> golden_models() {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(kGoldenModels)) {
@@ -19,6 +19,14 @@ inline std::vector<std::string> golden_models() {
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+// What there is of one: its folder, or its GGUF file where nobody has folders of that kind.
+inline bool golden_has_folder(const std::string& name) {
+  return std::filesystem::exists(kGoldenModels + name + "/config.json");
+}
+inline std::string golden_path(const std::string& name) {
+  return kGoldenModels + name + (golden_has_folder(name) ? "" : "/model.gguf");
 }
 
 inline std::string golden_model_name(const testing::TestParamInfo<std::string>& each) {

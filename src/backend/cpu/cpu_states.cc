@@ -72,9 +72,14 @@ void make_delta_row(const DeltaInput& in, const DeltaParams& p, int64_t row, flo
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// What RWKV's recurrence makes of a head's numbers, which begin at column `begin`: fade | key | gone | back in `at`,
+struct WkvPlace {
+  int64_t row, begin;
+};
+
+// What RWKV's recurrence makes of a head's numbers of a row, which begin at a column: fade | key | gone | back in `at`,
 // the last with their sign changed, and what the row says of its own value.
-void make_wkv_head(const WkvInput& in, const WkvParams& p, int64_t row, int64_t begin, float* at, float* own) {
+void make_wkv_head(const WkvInput& in, const WkvParams& p, const WkvPlace& of, float* at, float* own) {
+  const auto [row, begin] = of;
   const float* r = in.r.row<float>(row) + begin;
   const float* k = in.k.row<float>(row) + begin;
   const float* v = in.v.row<float>(row) + begin;
@@ -232,7 +237,7 @@ void CpuOps::wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& para
   steps_.resize(static_cast<size_t>(y.dim(0) * n_heads * n_made));
   for_rows(y.dim(0) * n_heads, 64 * dim, [&](int64_t i) {
     const int64_t row = i / n_heads, begin = i % n_heads * dim;
-    make_wkv_head(in, params, row, begin, steps_.data() + i * n_made, own.row<float>(row) + begin);
+    make_wkv_head(in, params, {row, begin}, steps_.data() + i * n_made, own.row<float>(row) + begin);
   });
   pool_.run((rows.cu_q.dim(0) - 1) * n_heads, [&](int64_t i) {
     const SeqRows seq(rows, i / n_heads);

@@ -68,6 +68,24 @@ void bench_conv(benchmark::State& state, int n_seqs, int n_rows, int threads) {
   state.SetBytesProcessed(state.iterations() * work.n * kConv * 8);
 }
 
+// RWKV 7 in the shape of 1.5B: 32 heads of 64.
+void bench_wkv(benchmark::State& state, int n_seqs, int n_rows, int threads) {
+  constexpr int kWkvHeads = 32, kDim = 64;
+  constexpr int64_t kWidth = int64_t{kWkvHeads} * kDim;
+  const std::unique_ptr<Ops> ops = *make_cpu_ops(CpuOptions{.n_threads = threads, .isa = cpu_isas().back()});
+  Work work(*ops, n_seqs, n_rows, kWidth * kDim);
+  const int64_t n = work.n;
+  std::vector<float> rows = numbers(n * kWidth, 1, 1), y(rows.size()), own(rows.size()), ones(kWidth, 1.0F);
+  const Tensor all = matrix(rows, n, kWidth), by = Tensor::dense(ones.data(), DType::f32, {kWidth});
+  const WkvParams params{kWkvHeads, kDim, by, by, by};
+  while (state.KeepRunning()) {
+    ops->wkv(matrix(y, n, kWidth), matrix(own, n, kWidth), {all, all, all, all, all}, params, work.rows());
+  }
+  state.SetBytesProcessed(state.iterations() * n_seqs * kWidth * kDim * 8);
+  state.counters["Gop/s"] = benchmark::Counter(9e-9 * static_cast<double>(state.iterations() * n * kWidth * kDim),
+                                               benchmark::Counter::kIsRate);
+}
+
 const bool kRegistered = [] {
   for (const auto& [n_seqs, n_rows] : {std::pair{1, 1}, {16, 1}, {1, 512}}) {
     for (int threads : {1, 2}) {
@@ -76,6 +94,10 @@ const bool kRegistered = [] {
           "/seqs:" + std::to_string(s) + "/rows:" + std::to_string(r) + "/threads:" + std::to_string(threads);
       benchmark::RegisterBenchmark(("scan" + name).c_str(),
                                    [=](benchmark::State& state) { bench_scan(state, s, r, threads); })
+          ->UseRealTime()
+          ->MinTime(0.3);
+      benchmark::RegisterBenchmark(("wkv" + name).c_str(),
+                                   [=](benchmark::State& state) { bench_wkv(state, s, r, threads); })
           ->UseRealTime()
           ->MinTime(0.3);
       benchmark::RegisterBenchmark(("conv" + name).c_str(),

@@ -135,9 +135,15 @@ WkvRow wkv_row(const WkvInput& in, const WkvParams& p, int64_t row, int64_t begi
   return out;
 }
 
+struct WkvRows {
+  const Tensor &y, &own;
+  const WkvInput& in;
+  const WkvParams& p;
+};
+
 // state [dim, dim].
-void run_wkv_head(
-    const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& p, const Place& at_row, float* state) {
+void run_wkv_head(const WkvRows& of, const Place& at_row, float* state) {
+  const auto& [y, own, in, p] = of;
   const auto [row, head] = at_row;
   const int64_t begin = head * p.dim;
   const WkvRow made = wkv_row(in, p, row, begin);
@@ -196,7 +202,7 @@ void ref_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& pa
 
 void ref_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows) {
   by_heads(rows, params.n_heads, int64_t{params.dim} * params.dim,
-           [&](const Place& at, float* state) { run_wkv_head(y, own, in, params, at, state); });
+           [&](const Place& at, float* state) { run_wkv_head({y, own, in, params}, at, state); });
 }
 
 }  // namespace quire
