@@ -39,6 +39,17 @@ TEST(Rwkv7, IsRefusedByItsOwnKeys) {
   EXPECT_THAT(error("attention.gate_lora_rank", int64_t{0}), HasSubstr("\"rwkv7.attention.gate_lora_rank\": is 0"));
 }
 
+TEST(Rwkv6, IsRefusedByItsOwnKeys) {
+  const auto error = [](const std::string& key, MetaValue value) { return error_with("rwkv6", key, std::move(value)); };
+  EXPECT_EQ(error("rescale_every_n_layers", int64_t{0}), "read");
+  EXPECT_THAT(error("rescale_every_n_layers", int64_t{-1}), HasSubstr("\"rwkv6.rescale_every_n_layers\""));
+  EXPECT_THAT(error("wkv.head_size", int64_t{3}), HasSubstr("\"rwkv6.wkv.head_size\": must divide"));
+  EXPECT_THAT(error("time_mix_extra_dim", int64_t{5}),
+              HasSubstr("is 5, and tensor \"blk.0.time_mix_w1.weight\" has 4 rows for each part"));
+  EXPECT_THAT(error("time_decay_extra_dim", int64_t{4}),
+              HasSubstr("is 4, and tensor \"blk.0.time_mix_decay_w1.weight\" has 8 rows"));
+}
+
 // Not one of another architecture, whose layers would have nothing to do.
 TEST(Rwkv7, OthersWithoutHeadsHaveNoUnits) {
   auto file = open_model("tests/golden/models/mamba2/model.gguf");

@@ -20,7 +20,7 @@ FOLDERS = {  # registry -> where its files lie, how they end
     'kv': ('src/quant/kv', '.h'),
 }
 
-WITHOUT_FOLDER = ('rwkv7',)  # whose folders are the authors' checkpoints: GGUF alone is golden
+WITHOUT_FOLDER = ('rwkv6', 'rwkv7')  # whose folders are the authors' checkpoints: GGUF alone is golden
 WITHOUT_GGUF = ('bailing_hybrid', 'lfm3', 'minimax', 'zamba2')  # that GGUF has no name for: their folder alone is golden
 
 
