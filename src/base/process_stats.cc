@@ -1,6 +1,7 @@
 #include "base/process_stats.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 
 namespace quire {
 namespace {
@@ -52,6 +54,10 @@ void refresh_process_stats(Metrics& metrics) {
     metrics.gauge("process_resident_memory_bytes", "Memory that the process takes.")
         .set(static_cast<double>(resident) * static_cast<double>(page));
   }
+  const struct mallinfo2 heap = ::mallinfo2();
+  constexpr std::string_view kHeap = "Of the C library's allocator, by state: in use, and free.";
+  metrics.gauge("quire_heap_bytes", kHeap, {{"state", "used"}}).set(static_cast<double>(heap.uordblks + heap.hblkhd));
+  metrics.gauge("quire_heap_bytes", kHeap, {{"state", "free"}}).set(static_cast<double>(heap.fordblks));
   if (const int n = n_open_files(); n >= 0)
     metrics.gauge("process_open_fds", "Files and sockets that are open.").set(n);
   rlimit most{};

@@ -10,8 +10,9 @@ namespace quire {
 int64_t resident_bytes();
 
 // Sets process_cpu_seconds_total, process_start_time_seconds, process_resident_memory_bytes,
-// process_virtual_memory_bytes, process_open_fds, process_max_fds; what the system does not tell stays away. Any
-// thread.
+// process_virtual_memory_bytes, process_open_fds, process_max_fds, and quire_heap_bytes{state}: what of the C library's
+// allocator is in use, and what it has free (which may be with the system again); what the system does not tell stays
+// away. Any thread; others that allocate may wait, as for FreedPages.
 void refresh_process_stats(Metrics& metrics);
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <memory>
 #include <vector>
 
 namespace quire {
@@ -24,6 +25,24 @@ TEST(ProcessStats, AreThoseOfThisProcess) {
   EXPECT_EQ(value("process_open_fds"), n_open + 1);
   ::close(fd);
   EXPECT_NE(m.expose().find("# TYPE process_cpu_seconds_total counter"), std::string::npos);
+}
+
+TEST(ProcessStats, WhatIsInUseAndWhatWasFreedIsTold) {
+  Metrics m;
+  const auto heap = [&](const char* state) {
+    refresh_process_stats(m);
+    return m.gauge("quire_heap_bytes", "", {{"state", state}}).value();
+  };
+  constexpr int kBlocks = 10'000, kBytes = 600;
+  const double used = heap("used");
+  std::vector<std::unique_ptr<char[]>> blocks;
+  for (int i = 0; i < kBlocks; ++i) blocks.push_back(std::make_unique<char[]>(kBytes));
+  if (heap("used") < used + kBlocks * kBytes) GTEST_SKIP() << "another allocator";
+  const double full = heap("used"), free = heap("free");
+  const auto last = std::move(blocks.back());  // what lies below it stays with the allocator
+  blocks.clear();
+  EXPECT_LT(heap("used"), full - (kBlocks - 1000) * kBytes);
+  EXPECT_GT(heap("free"), free + (kBlocks - 1000) * kBytes);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class CallPlans {
     int64_t n_made = 0, n_found = 0, n_entries = 0, bytes = 0;
   };
   Stats stats() const;
+  int64_t max_bytes() const { return max_bytes_; }
 
  private:
   struct Entry {

@@ -104,13 +104,13 @@ bool GrammarCache::no_room_for(const GrammarSource& source) {
   return !by_source_.contains(written) && bytes_elsewhere() > most_elsewhere();
 }
 
-// What is being compiled stays, and the one used last whatever it takes.
-void GrammarCache::trim() {
+// What is being compiled stays, and with `keep_last` the one used last whatever it takes.
+void GrammarCache::trim(bool keep_last) {
   int64_t held = bytes();
   for (auto at = entries_.end(); at != entries_.begin();) {
     if (held <= max_bytes_ && entries_.size() <= kMaxEntries) return;
     --at;
-    if (!(*at)->done || at == entries_.begin()) continue;
+    if (!(*at)->done || (keep_last && at == entries_.begin())) continue;
     const Entry& entry = **at;
     if (entry.grammar && entry.grammar->use_count() > 1) {
       try {
@@ -123,6 +123,11 @@ void GrammarCache::trim() {
     by_source_.erase((*at)->source);
     at = entries_.erase(at);
   }
+}
+
+void GrammarCache::sweep() {
+  const std::lock_guard lock(mu_);
+  trim(false);
 }
 
 GrammarCache::Stats GrammarCache::stats() {

@@ -29,6 +29,10 @@ class GrammarCache {
   // Whether this one would have to be compiled while requests hold as much as they may.
   bool no_room_for(const GrammarSource& source);
   int64_t most_elsewhere() const { return kElsewhere * max_bytes_; }
+  int64_t max_bytes() const { return max_bytes_; }
+  // Lets go of what is beyond its bytes since answers ended and left to their grammars what they had worked out, and of
+  // one that is larger than all that may be kept; to be called now and then. Never throws.
+  void sweep();
   // Whether it can be compiled, under other limits; nothing is kept.
   Status check(const GrammarSource& source, const GrammarLimits& limits) const;
   // The tokenizer's vocabulary as grammars see it; made when it is first asked for.
@@ -53,7 +57,7 @@ class GrammarCache {
   std::shared_ptr<Entry> find(const std::string& source);
   void finish(Entry& entry, Result<std::shared_ptr<const Grammar>> made);
   void forget(const Entry& entry);
-  void trim();
+  void trim(bool keep_last = true);
   static int64_t bytes_of(const Entry& entry);
   int64_t bytes() const;
   int64_t bytes_elsewhere();

@@ -13,6 +13,8 @@
 #include "serve/adapters.h"
 #include "serve/address.h"
 #include "serve/answer_size.h"
+#include "serve/call_plans.h"
+#include "serve/grammar_cache.h"
 #include "serve/llama_names.h"
 #include "serve/response_store.h"
 #include "serve/structured.h"
@@ -43,6 +45,19 @@ std::vector<Token> end_ids(const Tokenizer& tokenizer) {
 
 constexpr std::chrono::milliseconds kSweepEvery{500};
 constexpr int kPrepNice = 5;  // beyond the engine's: a flood of prompts to be read holds up tokens less
+
+// What stays when all clients have left, since it is kept for later requests.
+void refresh_kept(Metrics& metrics, const ServeEnv& env) {
+  const auto set = [&](const std::string& what, int64_t bytes, int64_t limit) {
+    metrics.gauge("quire_kept_bytes", "Kept for later requests, by what it is.", {{"what", what}})
+        .set(static_cast<double>(bytes));
+    metrics.gauge("quire_kept_bytes_limit", "The most of quire_kept_bytes.", {{"what", what}})
+        .set(static_cast<double>(limit));
+  };
+  if (env.grammars != nullptr) set("grammars", env.grammars->stats().bytes, env.grammars->max_bytes());
+  if (env.call_plans != nullptr) set("tools", env.call_plans->stats().bytes, env.call_plans->max_bytes());
+  if (env.responses != nullptr) set("responses", env.responses->bytes(), env.responses->max_bytes());
+}
 
 HttpError json_error(const Error& error) {
   if (error.code == Code::exhausted) return out_of_memory();
@@ -86,6 +101,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       sweeper_(kSweepEvery, [this] {
         streams_.expire();
         if (env_.responses != nullptr) env_.responses->expire();
+        if (env_.grammars != nullptr) env_.grammars->sweep();
       }) {
   env_.ready = [this] { return ready_.load() && !draining_.load(); };
   env_.metrics_text = [this, llama = options.llama_metrics] {
@@ -98,6 +114,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
     metrics_.refresh_drafters(stats, engine_.options().proposer);
     metrics_.refresh_machine(stats, machine_);
     refresh_process_stats(registry_);
+    refresh_kept(registry_, env_);
     registry_.gauge("quire_answers_held_bytes", "Of answers_bytes, in use.")
         .set(static_cast<double>(context_.answers->held()));
     registry_.gauge("quire_requests_open", "Requests whose answer is not over, the one that asks among them.")

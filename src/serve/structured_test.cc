@@ -1,6 +1,8 @@
 // Structured output as clients ask for it: every name, in every dialect, becomes the same constraint of the engine's
 // request; what cannot be kept is refused by field and place.
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "sample/constraint.h"
 #include "sample/thinking_budget.h"
@@ -296,6 +298,57 @@ TEST(GrammarCache, IsBoundedAndKeepsWhatWasUsedLast) {
   for (int i = 0; i < 3; ++i) cache.get(regex(std::string(200'000, 'a') + std::to_string(i)));
   EXPECT_LT(cache.stats().n_entries, n_small) << "large ones push out many";
   EXPECT_LE(cache.stats().bytes, kBytes);
+}
+
+// Grammars grow by what ended answers leave to them, also when nobody asks for another.
+TEST(GrammarCache, WhatGrewIsLetGoOfAlthoughNobodyAsks) {
+  const auto tokenizer = tiny_tokenizer();
+  const GrammarSource grows = regex("(a|b){1,400}c"), last = regex("last");
+  const int64_t n_bytes = [&] {
+    GrammarCache both(*tokenizer, 64 << 20);
+    EXPECT_TRUE(both.get(grows) && both.get(last));
+    return both.stats().bytes;
+  }();
+  GrammarCache cache(*tokenizer, n_bytes);
+  {
+    Matcher answer(*cache.get(grows), cache.vocabulary());
+    ASSERT_TRUE(cache.get(last));
+    std::vector<uint32_t> words(answer.n_words());
+    for (int i = 0; i < 300; ++i) ASSERT_TRUE(answer.mask(words) && answer.accept_text("a"));
+  }
+  EXPECT_EQ(cache.stats().n_entries, 2);
+  EXPECT_GT(cache.stats().bytes, n_bytes);
+  cache.sweep();
+  EXPECT_EQ(cache.stats().n_entries, 1);
+  EXPECT_LE(cache.stats().bytes, n_bytes);
+  EXPECT_EQ(cache.stats().bytes_elsewhere, 0);
+  const std::string text(static_cast<size_t>(n_bytes), 'a');
+  const auto large = cache.get({GrammarSource::Notation::choice, "[\"" + text + "\"]"});
+  EXPECT_TRUE(large) << large.error().message;
+  EXPECT_GT(cache.stats().bytes, n_bytes) << "those who asked for it at once had it";
+  cache.sweep();
+  EXPECT_EQ(cache.stats().bytes, 0);
+}
+
+TEST(GrammarCache, WhatIsKeptIsToldByItsServer) {
+  StructuredServer s;
+  s.options.limits.grammar_bytes = 1 << 20;
+  s.start();
+  ASSERT_EQ(s.post("/v1/completions", R"({"prompt":"x","guided_regex":"[0-9]{3}"})").status, 200);
+  EXPECT_GT(std::stod(s.metric("quire_kept_bytes{what=\"grammars\"}")), 0);
+  EXPECT_EQ(std::stod(s.metric("quire_kept_bytes_limit{what=\"grammars\"}")), 1 << 20);
+  EXPECT_EQ(std::stod(s.metric("quire_kept_bytes{what=\"tools\"}")), 0);
+  EXPECT_EQ(std::stod(s.metric("quire_kept_bytes_limit{what=\"tools\"}")), 32 << 20);
+}
+
+TEST(GrammarCache, IsSweptByItsServer) {
+  StructuredServer s;
+  s.options.limits.grammar_bytes = 1;
+  s.start();
+  ASSERT_EQ(s.post("/v1/completions", R"({"prompt":"x","guided_regex":"[0-9]{3}"})").status, 200);
+  const auto kept = [&] { return s.metric("quire_kept_bytes{what=\"grammars\"}"); };
+  for (int i = 0; i < 2000 && kept() != "0"; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(kept(), "0");
 }
 
 // What requests hold of grammars that are not kept any more has a bound too.

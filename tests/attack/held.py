@@ -1,5 +1,8 @@
 # What the attacked server holds while attacks run: its resident memory, and once a minute what it says itself that it holds
 # for clients (its gauges). Bytes; a minute's line is printed at once, so that a run that is cut off has told what it saw.
+# What it holds when they have left is either kept for later requests, which has published limits and fills up over an hour of
+# attacks (Held.kept), or must be what it was before: Held.beyond says what does not hold.
+import dataclasses
 import threading
 import time
 
@@ -10,7 +13,9 @@ MIB = 1 << 20
 GAUGES = (('connections', 'quire_http_connections', 1), ('requests', 'quire_requests_open', 1),
           ('running', 'quire_num_requests_running', 1), ('waiting', 'quire_num_requests_waiting', 1),
           ('in MiB', 'quire_http_received_held_bytes', MIB), ('out MiB', 'quire_http_unsent_held_bytes', MIB),
-          ('answers MiB', 'quire_answers_held_bytes', MIB), ('used blocks', 'quire_kv_blocks{state="used"}', 1))
+          ('answers MiB', 'quire_answers_held_bytes', MIB), ('used blocks', 'quire_kv_blocks{state="used"}', 1),
+          ('heap MiB', 'quire_heap_bytes{state="used"}', MIB), ('grammars MiB', 'quire_kept_bytes{what="grammars"}', MIB),
+          ('tools MiB', 'quire_kept_bytes{what="tools"}', MIB))
 FORM = '        {:>6} {:>9} {:>9} ' + ' '.join(f'{{:>{len(name) + 1}}}' for name, _, _ in GAUGES)
 HEAD = FORM.format('minute', 'least MiB', 'most MiB', *(name for name, _, _ in GAUGES))
 
@@ -22,6 +27,48 @@ def gauges(server):
     except (OSError, ValueError, IndexError):
         return None
     return [seen.get(name, 0) / by for _, name, by in GAUGES]
+
+
+@dataclasses.dataclass
+class Held:
+    """What a server holds while nothing of an attack is there: resident, what of its allocator is in use, and of that what it
+    keeps for later requests, by what it is, as {what: (bytes, most)}."""
+    resident: int
+    heap: int
+    kept: dict
+
+    @classmethod
+    def of(cls, server):
+        return cls.read(metrics(server), resident(server))
+
+    @classmethod
+    def read(cls, seen, resident_bytes):
+        name = 'quire_kept_bytes{'
+        kept = {key.split('"')[1]: (int(n), int(seen[key.replace(name, 'quire_kept_bytes_limit{')]))
+                for key, n in seen.items() if key.startswith(name)}
+        return cls(resident_bytes, int(seen['quire_heap_bytes{state="used"}']), kept)
+
+    def n_kept(self):
+        return sum(n for n, _ in self.kept.values())
+
+    def beyond(self, before, slack, heap_slack):
+        """What does not hold, in words: more is resident, or in use, than before and than what is kept accounts for; or more
+        is kept than its limit says."""
+        more = max(0, self.n_kept() - before.n_kept())
+        why = []
+        for what, now, then, allowed in (('memory', self.resident, before.resident, slack),
+                                         ('what the allocator has in use', self.heap, before.heap, heap_slack)):
+            if now - then - more > allowed:
+                why.append(f'{what} is {(now - then) / MIB:.0f} MiB beyond what it was, of which {more / MIB:.0f} are kept for '
+                           f'later requests (allowed beside these: {allowed / MIB:.0f})')
+        why += [f'of {what} {n} bytes are kept, {most} are allowed' for what, (n, most) in self.kept.items() if n > most]
+        return why
+
+    def line(self, before):
+        def change(now, then):
+            return f'{then / MIB:.1f} → {now / MIB:.1f}'
+        return ', '.join([f'resident {change(self.resident, before.resident)}', f'in use {change(self.heap, before.heap)}',
+                          *(f'{what} {change(n, before.kept[what][0])}' for what, (n, _) in self.kept.items())])
 
 
 class Memory:

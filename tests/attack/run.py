@@ -3,8 +3,8 @@
 # Not part of the tests in full: it takes as long as it is told to. `./dev soak attack [minutes]` runs it.
 #   one by one  each attack by --attackers at once for --seconds: the bystander's streams keep their bytes, the server lives,
 #               its memory comes back; how long a token of the bystander takes (p99), beside what it took just before
-#   mixed       all of them for so many minutes: likewise, and memory is where it was when that began; what is held is told
-#               every minute
+#   mixed       all of them for so many minutes: likewise, and memory is where it was when that began, beside what the server
+#               says that it keeps for later requests (held.py); what is held is told every minute
 # Attacks on TLS have a server of their own, which speaks it, and are mixed with each other; without `openssl`, which makes its
 # certificate, they are left out.
 # Exit code 1 when one of these does not hold; with --strict also where a p99 is beyond LATE times what it was. The attackers
@@ -33,7 +33,7 @@ import attacks_transport  # noqa: E402,F401
 import cores  # noqa: E402
 import threads  # noqa: E402
 from bystander import Bystander, quantile  # noqa: E402
-from held import MIB, Memory  # noqa: E402
+from held import MIB, Held, Memory  # noqa: E402
 from quire_server import Server, certificate  # noqa: E402
 from registry import ATTACKS  # noqa: E402
 from soak import metrics, processor_s, resident  # noqa: E402
@@ -41,6 +41,7 @@ from soak import metrics, processor_s, resident  # noqa: E402
 LATE = 1.5
 SLACK_MIB = 48        # what the allocator may keep after one attack
 MIXED_SLACK_MIB = 32  # and after all of them, when each has been there before
+MIXED_HEAP_MIB = 8    # and what more of it may be in use: what was freed and is not given back is not
 SETTLE_S = 40         # within which memory must come back
 # What clients may have kept is given up soon enough to be seen, and caches are small enough to be full from the start.
 LIMITS = {'resumable_s': 5, 'stored_s': 5, 'grammar_bytes': 16 << 20}
@@ -115,7 +116,7 @@ class Row:
         self.alone = self.attacked = self.crowd = None
         self.before = self.most = self.after = 0
         self.server_s = self.seconds = 0.0
-        self.threads = ''
+        self.threads = self.held = ''
         self.why = []  # what did not hold
 
     def factor(self):
@@ -199,7 +200,8 @@ class Soak:
         self.bystander.take()
         alone, alone_at = threads.times(pid), time.monotonic()
         time.sleep(self.options.alone)
-        row.alone, row.before, memory = self.bystander.take(), resident(self.server), Memory(self.server)
+        row.alone, before, memory = self.bystander.take(), Held.of(self.server), Memory(self.server)
+        row.before = before.resident
         used, ran, begun = processor_s(self.server), threads.times(pid), time.monotonic()
         row.crowd = self.crowd.attack(name, n, seconds, hold_s=min(5, seconds * 0.8))
         row.attacked, row.seconds = self.bystander.take(), time.monotonic() - begun
@@ -210,13 +212,14 @@ class Soak:
             row.threads = (f'before: {threads.shares(alone, ran, begun - alone_at)}\n        while:  '
                            f'{threads.shares(ran, threads.times(pid), row.seconds)}')
             row.after, idle = self.settle(row.before + slack)
-            if name == '*':  # as before it (warm_up): what is kept for a while is given up
-                time.sleep(min(10, self.options.warm))
-                row.after = resident(self.server)
             if not idle:
                 row.why.append(f'its requests still run {self.options.settle:g} s later')
-            if row.after > row.before + slack:
-                row.why.append(f'memory is {(row.after - row.before) // MIB} MiB beyond what it was (allowed: {slack_mib})')
+            if name == '*':  # as before it (warm_up): what is kept for a while is given up
+                time.sleep(min(10, self.options.warm))
+            if self.lives():
+                held = Held.of(self.server)
+                row.after, row.held = held.resident, held.line(before)
+                row.why += held.beyond(before, slack, self.options.mixed_heap * MIB if name == '*' else slack)
         self.judge(row)
         return row
 
@@ -232,7 +235,7 @@ class Soak:
             row.why.append(f'the bystander\'s p99 is {row.factor():.1f} times what it was (allowed: {LATE})')
         row.why += [f'the bystander got {what}' for what in row.attacked.refused if what.startswith('500')]
         self.rows.append(row)
-        print(f'{row.line()}\n        {row.threads}', flush=True)
+        print(f'{row.line()}\n        {row.threads}\n        MiB: {row.held}', flush=True)
         if len(row.crowd['rounds']) > 1:
             print('        rounds: ' + ', '.join(f'{n} × {name}' for name, n in sorted(row.crowd['rounds'].items())), flush=True)
         for why in row.why:
@@ -248,11 +251,15 @@ def parse():
     parser.add_argument('--seconds', type=float, default=8.0, help='of each attack by itself; 0: only mixed')
     parser.add_argument('--alone', type=float, default=3.0, help='seconds before each in which the bystander is alone')
     parser.add_argument('--only', action='append', default=[], help='attacks whose names hold this, may be repeated')
+    parser.add_argument('--on', choices=('both', 'sockets', 'tls'), default='both',
+                        help='of the two servers; tls: the attacks on TLS alone, which are mixed with each other')
     parser.add_argument('--addresses', type=int, default=16, help='of the attackers')
     parser.add_argument('--nice', type=int, default=19, help='of the attackers, who share the cores; less where others use them')
     parser.add_argument('--slack', type=int, metavar='MIB', default=SLACK_MIB,
                         help='what the allocator may keep after one attack')
     parser.add_argument('--mixed-slack', type=int, metavar='MIB', default=MIXED_SLACK_MIB, help='after all of them')
+    parser.add_argument('--mixed-heap', type=int, metavar='MIB', default=MIXED_HEAP_MIB,
+                        help='what more may be in use after all of them, beside what is kept for later requests')
     parser.add_argument('--warm', type=float, metavar='SECONDS',
                         help=f'of the mix, before memory is compared with what it was; default: a tenth of MINUTES, at most {MOST_WARM_S} s')
     parser.add_argument('--apart', action='store_true',
@@ -302,7 +309,7 @@ def main():
     chosen = [name for name in ATTACKS if not options.only or any(part in name for part in options.only)]
     rows, ended = [], []
     print('times in ms, processors in use, memory in MiB\n' + Row.FORM.format(*Row.HEAD), flush=True)
-    for tls in (False, True):
+    for tls in {'both': (False, True), 'sockets': (False,), 'tls': (True,)}[options.on]:
         names = [name for name in chosen if ATTACKS[name].tls == tls]
         if not names:
             continue
