@@ -1,7 +1,7 @@
 # What the attacked server holds while attacks run: its resident memory, and once a minute what it says itself that it holds
 # for clients (its gauges). Bytes; a minute's line is printed at once, so that a run that is cut off has told what it saw.
 # What it holds when they have left is either kept for later requests, which has published limits and fills up over an hour of
-# attacks (Held.kept), or must be what it was before: Held.beyond says what does not hold.
+# attacks (Held.kept), or must be what it was before.
 import dataclasses
 import threading
 import time
