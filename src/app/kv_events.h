@@ -31,6 +31,9 @@ class KvEvents final : public BlockWatcher {
                                                  int block_tokens,
                                                  Metrics& metrics);
 
+  // What they call blocks under this salt. Any thread.
+  std::string salt_name(uint64_t salt) const { return publisher_->salt_name(salt); }
+
   void stored(const LeavingBlock& block) override;
   void removed(const Hash128& name) override;
   void step_ended() override;

@@ -48,6 +48,8 @@ uint64_t KvEncoder::hashed(uint64_t kind, uint64_t a, uint64_t b) const {
 
 uint64_t KvEncoder::hash_of(const Hash128& name) const { return hashed(0, name.lo, name.hi); }
 
+std::string KvEncoder::salt_name(uint64_t salt) const { return hex_of_number(hashed(1, salt, 0)); }
+
 std::string KvEncoder::encode(const KvNews& news, double time_s) const {
   MsgpackWriter out;
   const std::vector<Blocks> runs = runs_of(news.blocks);
@@ -97,7 +99,7 @@ std::string KvEncoder::encode(const KvNews& news, double time_s) const {
         continue;
       }
       out.array(1);
-      out.text(hex_of_number(hashed(1, block.salt, 0)));
+      out.text(salt_name(block.salt));
     }
   }
   out.integer(0);  // the rank: there is one engine

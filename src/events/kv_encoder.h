@@ -20,6 +20,8 @@ class KvEncoder {
   std::string encode(const KvNews& news, double time_s) const;
   // What a block is called there.
   uint64_t hash_of(const Hash128& name) const;
+  // What a salt is called. REQUIRES it is not 0.
+  std::string salt_name(uint64_t salt) const;
 
  private:
   uint64_t hashed(uint64_t kind, uint64_t a, uint64_t b) const;

@@ -57,6 +57,9 @@ class KvPublisher {
   // The number of the next batch. The same thread.
   uint64_t next_number() const { return next_; }
 
+  // What events call a salt. Any thread.
+  std::string salt_name(uint64_t salt) const { return encoder_.salt_name(salt); }
+
   const std::string& address() const { return address_; }
   const std::string& replay_address() const { return replay_address_; }
 

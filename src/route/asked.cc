@@ -96,6 +96,9 @@ void note(std::string_view name, std::string_view value, Asked& out) {
   if (name == "prompt_cache_key") out.prompt_cache_key = string_of(value);
   if (name == "previous_response_id") out.previous_response_id = string_of(value);
   if (name == "user") out.user = string_of(value);
+  if (name == "cache_salt") out.cache_salt = string_of(value);
+  if (name == "prompt") out.prompt = value;
+  if (name == "prefix" || name == "lora") out.has_other_beginning = true;
   if (std::find(kMaxTokens.begin(), kMaxTokens.end(), name) == kMaxTokens.end()) return;
   int64_t n = 0;
   if (std::from_chars(value.data(), value.data() + value.size(), n).ec == std::errc() && n > 0) out.max_tokens = n;

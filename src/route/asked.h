@@ -11,7 +11,9 @@ namespace quire {
 
 struct Asked {
   // Empty where absent or no string.
-  std::string model, name, prompt_cache_key, previous_response_id, user;
+  std::string model, name, prompt_cache_key, previous_response_id, user, cache_salt;
+  std::string_view prompt;             // as it is written, empty where absent
+  bool has_other_beginning = false;    // something that a model was taught stands before the prompt, or is added to it
   std::string_view keep_alive;         // the value as it is written, empty where absent
   int64_t max_tokens = 0;              // 0: not said
   std::string_view body;               // what was read

@@ -10,9 +10,11 @@
 #include "http/upstream.h"
 #include "route/directory.h"
 #include "route/fleet.h"
+#include "route/kv_index.h"
 #include "route/limits.h"
 #include "route/local_engines.h"
 #include "route/retry_budget.h"
+#include "route/token_questions.h"
 #include "route/waiting.h"
 
 namespace quire {
@@ -50,6 +52,9 @@ struct RouteContext {
   std::atomic<int64_t> n_under_way{0};      // requests that are passed on
   std::unique_ptr<Directory> directory;     // null: there is none
   UpstreamLimits upstream, probe;
+  // What workers say that they hold, and who asks them for prompts' tokens; null: nobody listens to their events.
+  std::unique_ptr<KvIndex> held_blocks;
+  std::unique_ptr<TokenQuestions> tokens;
   std::string worker_key;  // what workers are sent instead of the clients' keys; empty: theirs
   // A local engine has the router's own keys, so it gets the client's.
   bool sends_key_to(const WorkerSpec& worker) const { return !worker_key.empty() && !worker.is_local(); }

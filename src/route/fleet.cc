@@ -18,6 +18,17 @@ RoutePolicyEntry policy_of(std::string_view name) {
   return *entry;
 }
 
+Counter& known_by(Metrics& metrics, const char* source) {
+  return metrics.counter("quire_route_known_by_total",
+                         "Workers chosen by what they hold, by how that of the chosen one was known.",
+                         {{"source", source}});
+}
+
+const KvIndex::Hit* said_by(const RouteAsk& ask, uint64_t worker) {
+  const auto at = std::ranges::lower_bound(ask.held, worker, {}, &KvIndex::Hit::worker);
+  return at != ask.held.end() && at->worker == worker ? &*at : nullptr;
+}
+
 }  // namespace
 
 Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, Metrics& metrics)
@@ -26,7 +37,9 @@ Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, M
       clock_(clock),
       metrics_(metrics),
       sessions_(limits.n_sessions, limits.session_s * kNsPerSecond),
-      prefixes_(limits.n_prefix_blocks) {}
+      prefixes_(limits.n_prefix_blocks),
+      known_by_events_(known_by(metrics, "events")),
+      known_by_text_(known_by(metrics, "text")) {}
 
 void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
   const std::lock_guard lock(mu_);
@@ -54,6 +67,7 @@ void Fleet::on_more(std::function<void()> fn) {
 
 // Its next prompt gets it a number that the prefix map does not know.
 void Fleet::drop_hints(Worker& worker) {
+  worker.n_downs.fetch_add(1);
   if (worker.holder != 0) prefixes_.forget(std::exchange(worker.holder, 0));
 }
 
@@ -92,6 +106,34 @@ void Fleet::fill_hits(const RouteAsk& ask) {
     for (size_t i = 0; i < from_.size(); ++i)
       if (workers_[from_[i]]->holder == hit.holder)
         views_[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
+  if (ask.held.empty()) return;
+  for (WorkerView& view : views_)
+    if (const KvIndex::Hit* hit = said_by(ask, view.id)) view.hit_tokens = hit->n_tokens;
+}
+
+void Fleet::count_source(const RouteAsk& ask, uint64_t worker) {
+  if (!policy_.needs_hits || ask.blocks.empty()) return;
+  (said_by(ask, worker) != nullptr ? known_by_events_ : known_by_text_).add();
+}
+
+std::shared_ptr<Worker> Fleet::who_may_say(const RouteAsk& ask) {
+  const int64_t now = clock_.now_ns();
+  const std::lock_guard lock(mu_);
+  find_candidates(ask, 0, {}, now);
+  const Worker* best = nullptr;
+  size_t best_at = 0;
+  for (const size_t at : from_) {
+    const Worker& w = *workers_[at];
+    if (w.silent_until_ns.load() > now || (best != nullptr && w.n_requests >= best->n_requests)) continue;
+    best = &w;
+    best_at = at;
+  }
+  return best != nullptr ? workers_[best_at] : nullptr;
+}
+
+bool Fleet::goes_by_tokens(const std::string& model) const {
+  const std::lock_guard lock(mu_);
+  return policy_.needs_hits && !adapters_.contains(model);
 }
 
 // A session goes where it was (`last`; 0: nobody knows); elsewhere with a reason of its own.
@@ -131,6 +173,7 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
     prefixes_.add(ask.blocks, worker->holder);
   }
   count(choice.reason);
+  if (choice.reason != kAtHome) count_source(ask, worker->id);
   return Picked{worker, choice.reason, std::move(load)};
 }
 
@@ -231,12 +274,15 @@ void Fleet::set_models(Worker& worker, Json::Array models) {
 
 void Fleet::number_models() {
   models_.clear();
+  adapters_.clear();
   for (const auto& worker : workers_) {
     worker->model_ids.clear();
     if (worker->spec.is_local()) continue;  // it is asked by that name
     for (const Json& model : worker->models) {
       const std::string* id = id_of(model);
       if (id == nullptr) continue;
+      const Json* parent = model.find("parent");
+      if (parent != nullptr && parent->as_string() != nullptr) adapters_.insert(*id);
       const auto number = static_cast<uint32_t>(models_.size() + 1);
       worker->model_ids.push_back(models_.try_emplace(*id, number).first->second);
     }

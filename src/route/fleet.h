@@ -7,12 +7,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "route/kv_index.h"
 #include "route/policy.h"
 #include "route/prefix_map.h"
 #include "route/session_map.h"
@@ -27,6 +29,7 @@ struct RouteAsk {
   std::string model;                             // only workers that list it, where any does
   std::string local;                             // the local engine of this model alone; empty: none of them
   std::vector<uint64_t> blocks;                  // asked.h
+  std::vector<KvIndex::Hit> held;                // what workers say that they have of it, in place of what is guessed
   uint64_t key = 0;                              // where there is no session: of the prompt's beginning
   int64_t prompt_tokens = 0, answer_tokens = 0;  // as estimated
 };
@@ -60,6 +63,10 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   // None of `not_these`. Nullopt: no other worker may be given this now. A session that is pinned to a worker of the
   // fleet goes there or, while that may be given nothing, nowhere; its place stays the same whatever is chosen.
   std::optional<Picked> choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these);
+  // Who may be asked for the tokens of this prompt, the least loaded first in mind; null: nobody. Nothing is charged.
+  std::shared_ptr<Worker> who_may_say(const RouteAsk& ask);
+  // Whether the policy goes by what workers hold, and a worker's adapter is not what this model's name stands for.
+  bool goes_by_tokens(const std::string& model) const;
   // Where a later request of this session belongs: a worker's id. One that is not of the fleet is not taken.
   void remember(const Hash128& session, uint64_t worker, bool pinned);
   // Whether that is known.
@@ -99,6 +106,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
                        std::span<const std::shared_ptr<Worker>> not_these,
                        int64_t now_ns);
   void fill_hits(const RouteAsk& ask);
+  void count_source(const RouteAsk& ask, uint64_t worker);
   RouteChoice pick(const RouteAsk& ask, uint64_t last);
   void number_models();
   uint32_t number_of_model(std::string_view name) const;
@@ -115,7 +123,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
   std::map<std::string_view, Counter*> by_reason_;
+  Counter &known_by_events_, &known_by_text_;
   std::map<std::string, uint32_t, std::less<>> models_;  // of workers that are there, from 1
+  std::set<std::string, std::less<>> adapters_;          // of them, those that say they have a parent
   std::vector<size_t> from_;                             // of one choice: places in workers_,
   std::vector<WorkerView> views_;                        // and what is seen there
   std::function<void()> on_more_;

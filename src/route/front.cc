@@ -264,6 +264,16 @@ void Front::workers(const ReplyPtr& reply) const {
   send_json(reply, Json::Object{{"workers", std::move(out)}, {"waiting", context_.waiting.n_waiting()}});
 }
 
+void Front::add_held_blocks() {
+  for (const auto& worker : context_.fleet->workers()) {
+    const MetricLabels of{{"worker", worker->name}};
+    const KvIndex::State state = context_.held_blocks->state(worker->id);
+    metrics_.gauge("quire_worker_kv_blocks", "Blocks that the worker says it has.", of)
+        .set(static_cast<double>(state.n_blocks));
+    metrics_.gauge("quire_worker_kv_known", "Whether that is all that it has.", of).set(state.whole ? 1 : 0);
+  }
+}
+
 void Front::metrics(const ReplyPtr& reply) {
   metrics_.gauge("quire_route_waiting", "Requests that wait for a worker.")
       .set(static_cast<double>(context_.waiting.n_waiting()));
@@ -276,6 +286,7 @@ void Front::metrics(const ReplyPtr& reply) {
     set("quire_worker_load_tokens", "What it has to do, as estimated.", static_cast<double>(w.load_tokens));
     set("quire_worker_requests", "Requests that it has.", static_cast<double>(w.n_requests));
   }
+  if (context_.held_blocks != nullptr) add_held_blocks();
   if (context_.engines != nullptr)
     for (const LocalModelState& m : context_.engines->states())
       metrics_.gauge("quire_engine_loaded", "Whether the model's engine runs and listens.", {{"model", m.name}})

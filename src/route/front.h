@@ -39,6 +39,7 @@ class Front {
   void tags(const ReplyPtr& reply) const;
   void workers(const ReplyPtr& reply) const;
   void metrics(const ReplyPtr& reply);
+  void add_held_blocks();
 
   RouteContext& context_;
   Metrics& metrics_;

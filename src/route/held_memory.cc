@@ -4,6 +4,7 @@
 #include "http/byte_budget.h"
 #include "http/limits.h"
 #include "http/tls_bytes.h"
+#include "route/kv_feeds.h"
 #include "route/limits.h"
 #include "route/proxied.h"
 
@@ -11,9 +12,10 @@ namespace quire {
 namespace {
 
 constexpr int64_t kBlockBytes = 160,
-                  kSessionBytes = 160;  // an entry in a list and in a table, with the allocator's share
+                  kSessionBytes = 160;    // an entry in a list and in a table, with the allocator's share
+constexpr int64_t kHeldBlockBytes = 100;  // two entries in tables, with the allocator's share
 constexpr int64_t kTlsBytes = kTlsSessionBytes + kMaxTlsTalk + kTlsRecordBytes;
-constexpr int64_t kWaitingBytes = 1 << 10;  // a request beside its head and body
+constexpr int64_t kWaitingBytes = 2 << 10;  // a request beside its head and body
 static_assert(sizeof(Proxied) <= kWaitingBytes);
 
 std::vector<HeldRow> rows() {
@@ -21,14 +23,15 @@ std::vector<HeldRow> rows() {
   const HttpLimits http;
   return {
       {.what =
-           "router: answers and events that are held until they are whole, and what was told of streams that can move",
+           "router: answers and events that are held until they are whole, what was told of streams that can move, and "
+           "prompts' tokens",
        .of_request = {"gathered_bytes or event_bytes", l.gathered_bytes},
        .in_all = {"held_bytes", l.held_bytes},
        .test = "Proxied.WholeAnswersKeepTheirLengthAndWhatFindsNoRoomIsPassedOnAsItComes"},
       {.what = "router: requests that wait for a worker, or for their model's engine; their bodies are of "
                "all_body_bytes too",
-       .of_request = {"body_bytes + 2 × header_bytes + 1 KiB", http.body_bytes + kWaitingBytes + 2 * http.header_bytes},
-       .in_all = {"all_body_bytes + 2 × n_waiting × (4 KiB + 2 × header_bytes + 1 KiB)",
+       .of_request = {"body_bytes + 2 × header_bytes + 2 KiB", http.body_bytes + kWaitingBytes + 2 * http.header_bytes},
+       .in_all = {"all_body_bytes + 2 × n_waiting × (4 KiB + 2 × header_bytes + 2 KiB)",
                   http.all_body_bytes + 2 * l.n_waiting * (kFreeBytes + kWaitingBytes + 2 * http.header_bytes)},
        .test = "Proxied.RequestsThatWaitForAWorkerAreFewAndTheirBodiesAreCounted"},
       {.what = "router: TLS with the workers that answer; n_kept more of it to each worker and io thread",
@@ -39,6 +42,11 @@ std::vector<HeldRow> rows() {
        .in_all = {"160 × n_prefix_blocks + 160 × n_sessions",
                   kBlockBytes * l.n_prefix_blocks + kSessionBytes * l.n_sessions},
        .test = "PrefixMap.FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst"},
+      {.what = "router: blocks that workers say they have, what they were given just now, and names of salts "
+               "(`--worker-events`)",
+       .in_all = {"100 × n_kv_blocks + 264 KiB × 900 workers",
+                  kHeldBlockBytes * l.n_kv_blocks + KvIndex::kWorkerBytes * static_cast<int64_t>(KvFeeds::kMostFeeds)},
+       .test = "KvIndex.BlocksBeyondAWorkersShareAreNotKept"},
   };
 }
 

@@ -31,6 +31,8 @@ struct RouteLimits {
   int64_t n_sessions = 100'000;        // whose worker is remembered
   int64_t session_s = 3'600;           // for so long, in seconds
   int64_t n_prefix_blocks = 131'072;   // blocks of prompts whose workers are remembered
+  int64_t n_kv_blocks = 1'000'000;     // blocks that workers say they have, with --worker-events
+  int64_t tokens_ms = 20;              // for a worker to say the tokens of a prompt
   int64_t model_start_ms = 600'000;    // a local engine, until it listens
   int64_t model_wait_ms = 600'000;     // a request, for its model's engine
   int64_t model_stop_ms = 60'000;      // a local engine, from when it is told to end until it has

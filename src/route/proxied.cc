@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kMostTried = 4;         // workers that could not be reached cost no retry, but are counted too
 constexpr size_t kLearnBytes = 4 << 10;  // of an answer, in which its name stands
-constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-quire-route";
+constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-quire-route",
+                           kSaltHeader = "x-quire-cache-salt";
 
 // Fields that are made anew, or are of the client's connection with us.
 bool is_replaced(std::string_view name, bool own_key) {
@@ -38,7 +39,7 @@ const std::string* field_of(const HttpHeaders& headers, std::string_view name) {
 
 // Of the worker's own making, or made anew here.
 bool is_dropped(std::string_view name) {
-  return name == kWorkerHeader || name == kReasonHeader || name == kHandoverHeader ||
+  return name == kWorkerHeader || name == kReasonHeader || name == kHandoverHeader || name == kSaltHeader ||
          name.starts_with("access-control-");
 }
 
@@ -50,6 +51,7 @@ Proxied::Proxied(RouteContext& context, HttpRequest&& request, ReplyPtr reply, R
       body_(std::make_shared<const std::string>(std::move(request_.body))),
       reply_(std::move(reply)),
       asker_(std::move(asker)),
+      tokens_lease_(context.held),
       held_lease_(context.held) {
   context_.n_under_way.fetch_add(1);
 }
@@ -70,6 +72,7 @@ void Proxied::start() {
   context_.retries.note_request();
   const Asked asked = read_asked(*body_);
   ask_ = route_ask(request_, asked, asker_.tenant);
+  cache_salt_ = asked.cache_salt;
   if (asker_.key != nullptr) {
     const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;
     if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease))
@@ -81,13 +84,13 @@ void Proxied::start() {
   if (!find_engine(asked)) return;
   wait_anew();
   if (context_.directory != nullptr && ask_.session && !context_.fleet->knows(*ask_.session)) return ask_directory();
-  look();
+  know_tokens();
 }
 
 void Proxied::ask_directory() {
   context_.directory->find(*ask_.session, [self = shared_from_this()](uint64_t worker) {
     if (worker != 0) self->context_.fleet->remember(*self->ask_.session, worker, self->ask_.pinned);
-    self->reply_->post([self] { self->look(); });
+    self->reply_->post([self] { self->know_tokens(); });
   });
 }
 
@@ -139,6 +142,7 @@ void Proxied::send(Picked&& picked) {
   failed_ = false;
   if (asker_.key != nullptr && !std::exchange(sent_, true))
     asker_.key->charge_prompt(tokens_of_bytes(std::ssize(*body_)));
+  note_given();
   const bool at_home = !ask_.pinned || reason_ == kAtHome;
   if (context_.directory != nullptr && ask_.session && at_home) context_.directory->note(*ask_.session, worker_->id);
   upstream_ = ask_upstream(upstream_request(), context_.upstream, shared_from_this());
@@ -149,7 +153,8 @@ UpstreamRequest Proxied::upstream_request() const {
   out.to = worker_->spec.at;
   out.method = request_.method == "HEAD" ? "GET" : request_.method;  // the server drops the body
   out.target = worker_->spec.base + origin_form(request_.target);
-  out.headers = forwarded_headers();
+  out.headers = forwarded_headers(*worker_);
+  if (asks_for_handover()) out.headers.push_back({std::string(kHandoverHeader), "1"});
   if (told_.any())
     out.body = std::make_shared<const std::string>(told_.going_on(*body_, ticket_));
   else if (!body_->empty())
@@ -158,18 +163,17 @@ UpstreamRequest Proxied::upstream_request() const {
 }
 
 // A worker must see that a proxy asks: clients of this machine may do there what others may not.
-HttpHeaders Proxied::forwarded_headers() const {
+HttpHeaders Proxied::forwarded_headers(const Worker& worker) const {
   HttpHeaders out;
   const std::string connection = connection_fields(request_.headers);
   std::string forwarded;
   for (const HttpHeader& h : request_.headers)
     if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
-  const bool own_key = context_.sends_key_to(worker_->spec);
+  const bool own_key = context_.sends_key_to(worker.spec);
   for (const HttpHeader& h : request_.headers)
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
   out.push_back({"x-forwarded-for", forwarded + request_.peer});
   if (own_key) out.push_back({"authorization", "Bearer " + context_.worker_key});
-  if (asks_for_handover()) out.push_back({std::string(kHandoverHeader), "1"});
   return out;
 }
 
@@ -198,6 +202,7 @@ void Proxied::on_head(UpstreamHead&& head) {
 }
 
 void Proxied::begin_answer() {
+  if (const std::string* salt = field_of(head_.headers, kSaltHeader)) learn_salt(*salt);
   if (const std::string* stream = field_of(head_.headers, "x-quire-stream")) remember(kStreamKind, *stream);
   if (ask_.pinned && head_.status < 300 && reason_ != kAtHome) pin(*ask_.session);
   learns_ = request_.path == "/v1/responses" && head_.status == 200;
@@ -387,6 +392,7 @@ void Proxied::on_client_gone() {
   phase_ = Phase::over;
   if (upstream_ != nullptr) upstream_->cancel();
   upstream_ = nullptr;
+  if (question_ != nullptr) TokenQuestions::drop(*std::exchange(question_, nullptr));
   load_ = {};
   engine_lease_ = {};
   self_ = nullptr;

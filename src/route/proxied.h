@@ -52,12 +52,18 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void refuse_engine(const LocalEngines::Refusal& refusal);
   bool may_ask_engine_again(UpstreamFault fault);
   void ask_directory();
+  void know_tokens();
+  void take_tokens(std::vector<Token>&& tokens);
+  void note_given();
+  void learn_salt(const std::string& name);
+  uint64_t asker_at(const Worker& worker) const;
+  KvIndex::Sought sought_at(const Worker& worker) const;
   void look();
   void remember(std::string_view kind, std::string_view name);
   void pin(const Hash128& session);
   void send(Picked&& picked);
   UpstreamRequest upstream_request() const;
-  HttpHeaders forwarded_headers() const;
+  HttpHeaders forwarded_headers(const Worker& worker) const;
   bool try_elsewhere(bool costs_retry);
   void begin_answer();
   bool asks_for_handover() const;
@@ -91,7 +97,11 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   int n_moves_ = 0;        // since something of it was told
   std::vector<std::shared_ptr<Worker>> tried_;
   bool sent_ = false, retried_ = false;
-  bool failed_ = false;  // the worker that is asked now, and it was noted
+  bool failed_ = false;                                 // the worker that is asked now, and it was noted
+  std::shared_ptr<TokenQuestions::Question> question_;  // for the tokens of the prompt
+  std::vector<Token> tokens_;                           // empty: not known, or of no use
+  ByteLease tokens_lease_;
+  std::string cache_salt_;  // of the body
   int64_t wait_until_ns_ = 0;
   int64_t n_generated_ = 0, n_plain_bytes_ = 0;  // what the key has still to pay: tokens, and bytes
   std::optional<size_t> engine_;                 // the local one whose model it is for

@@ -9,10 +9,12 @@
 
 #include "base/bounded_reader.h"
 #include "base/nanoseconds.h"
+#include "base/secure_random.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "route/discovery.h"
 #include "route/front.h"
+#include "route/kv_feeds.h"
 #include "route/prober.h"
 #include "route/shared_loads.h"
 
@@ -107,6 +109,13 @@ class RouteServerImpl final : public RouteServer {
       if (!trust) return error_within("--worker-ca", std::move(trust).error());
       context_.upstream.trust = context_.probe.trust = std::move(*trust);
     }
+    if (!options.events.empty()) {
+      context_.held_blocks = std::make_unique<KvIndex>(limits_.n_kv_blocks, secure_random_bits());
+      context_.tokens = std::make_unique<TokenQuestions>(limits_.tokens_ms, context_.upstream, clock_, metrics);
+      auto feeds = KvFeeds::start(options.events, fleet_, *context_.held_blocks, metrics);
+      if (!feeds) return error_within("--worker-events", std::move(feeds).error());
+      kv_feeds_ = std::move(*feeds);
+    }
     QR_TRY(server_, Server::start(clients_server(options, metrics), front_.door()));
     if (options.admin_port >= 0) {
       QR_TRY(admin_, Server::start(operators_server(options, metrics), front_.admin_door()));
@@ -170,7 +179,8 @@ class RouteServerImpl final : public RouteServer {
   std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
   std::unique_ptr<SharedLoads> shared_loads_;                              // null: no directory
   std::unique_ptr<Discovery> discovery_;
-  std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before
+  std::unique_ptr<KvFeeds> kv_feeds_;  // null: nobody listens
+  std::unique_ptr<Prober> prober_;     // destroyed first: its thread tells the server's; stop() ended those before
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "http/door_options.h"
 #include "route/directory.h"
+#include "route/event_place.h"
 #include "route/limits.h"
 #include "route/local_engines.h"
 #include "route/worker.h"
@@ -20,6 +21,7 @@ struct RouteOptions : DoorOptions {
   std::string policy = "prefix";    // of route/policies
   std::string worker_key;           // what workers are sent instead of the clients' keys; empty: theirs
   std::string worker_ca;            // PEM file: who is trusted over TLS; empty: whom this machine trusts
+  std::vector<EventPlace> events;   // where workers publish KV events; empty: nobody listens to them
   std::string health_path;          // of a worker: good below 500; empty: /ready of ours, /health of others
   DirectoryOptions directory;       // no host: none
   LocalOptions local;               // engines of this machine, by model; their times and queue are of `limits`

@@ -43,6 +43,9 @@ struct Worker {
   Counter &n_given, &n_failures;
   std::atomic<int64_t> progressed_ns{0};  // when a byte of an answer of its last came
   std::atomic<bool> being_probed{false};
+  std::atomic<int64_t> silent_until_ns{0};  // about tokens of prompts: it is not asked for them until then
+  std::atomic<uint32_t> n_unsaid{0};        // such questions in a row that came to nothing
+  std::atomic<uint32_t> n_downs{0};         // how often it went down, or could not be reached
   std::atomic<bool> is_ours{false};  // it is a `quire serve`, by its own word: it says at /ready whether it takes more
   int64_t next_probe_ns = 0, next_list_ns = 0;  // of the prober alone
   std::string unreached;                        // likewise: why it could not be reached the last time

@@ -182,6 +182,12 @@ static void append_details(std::string& out, const UsageTotals& usage) {
   out += '}';
 }
 
+std::string rendered(std::span<const Token> tokens) {
+  std::string out = "{\"token_ids\":[";
+  for (size_t i = 0; i < tokens.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(tokens[i]);
+  return out + "]}";
+}
+
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost) {
   out += "{\"prompt_tokens\":" + std::to_string(usage.n_prompt) +
          ",\"completion_tokens\":" + std::to_string(usage.n_generated) +

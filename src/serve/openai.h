@@ -46,6 +46,8 @@ ApiResult<Generation> read_answer_or_prompt(const Args& args,
                                             const ServeEnv& env);
 // Their jobs' beginning: "model" is checked, generation and stream are read.
 ApiResult<Job> begin_answer(const ApiRequest& request, const ServeEnv& env);
+// {"token_ids":[…]}
+std::string rendered(std::span<const Token> tokens);
 // {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…,"cached_tokens_by_tier":{"memory":…,"disk":…,"remote":…}}};
 // with "cost" behind them, as docs/serve.md has it.
 void append_openai_usage(std::string& out, const UsageTotals& usage, bool include_cost);

@@ -177,6 +177,7 @@ class ServingImpl final : public Serving {
     service.guard.loopback = all_loopback(options.host);
     service.llama_metrics = options.llama_metrics;
     service.off = options.off;
+    service.salt_name = options.salt_name;
     service.admin_guard.hosts = options.guard.hosts;
     service.admin_guard.loopback = is_loopback(options.operators_host());
     service_ = std::make_unique<Service>(engine, clock_, metrics, std::move(service));

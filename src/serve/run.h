@@ -57,6 +57,8 @@ struct ServeOptions : DoorOptions {
   // JSON values, each a prompt as the body of POST /v1/cache/pin or a string: computed and pinned before the first
   // request, and public. The engine has to run by then.
   std::vector<std::string> warm_prompts;
+  // What KV events call blocks under this salt: answers say it in x-quire-cache-salt. Any thread; empty: no events.
+  std::function<std::string(uint64_t salt)> salt_name{};
   RandomSource random;  // of seeds and ids; empty: the system's generator
   ServeLimits limits;
 };

@@ -76,6 +76,8 @@ uint64_t tenant_salt(std::string_view key, uint64_t salt) {
 static_assert(kMostDeadlineMs * kNsPerMs <= kMostDeadlineNs, "what a key file may say the engine takes");
 static_assert(kMostKeyWeight <= kMostWeight, "what a key file may say the engine takes");
 
+constexpr std::string_view kSaltHeader = "x-quire-cache-salt";
+
 // As llama.cpp's server says it.
 HttpError switched_off(const Endpoint& endpoint) {
   const std::string part(endpoint.part);
@@ -92,6 +94,7 @@ Service::Service(Engine& engine, Clock& clock, Metrics& metrics, ServiceOptions 
       env_(std::move(options.env)),
       machine_(options.machine),
       off_(std::move(options.off)),
+      salt_name_(std::move(options.salt_name)),
       keys_(std::move(options.keys), metrics),
       door_(std::move(options.guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
       admin_door_(std::move(options.admin_guard), [this](std::string_view code) { metrics_.count_rejected(code); }),
@@ -447,6 +450,8 @@ void Service::try_prepare(Work& work) {
   if (const auto error = check_context(job)) return session.refuse_with(*error);
   if (const auto error = bound_answer(env_, job)) return session.refuse_with(*error);
   set_salts(work, job);
+  if (const uint64_t salt = job.generation.cache_salt; salt_name_ && salt != 0)
+    job.headers.push_back({std::string(kSaltHeader), salt_name_(salt)});
   job.tenant = work.asker.tenant;
   session.start(std::move(job));
 }

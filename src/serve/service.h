@@ -29,10 +29,11 @@ struct ServiceOptions {
   std::vector<ApiKey> keys{};  // empty: none is asked for
   GuardOptions guard{}, admin_guard{};
   MachineFacts machine{};
-  bool llama_metrics = false;      // as ServeOptions has it
-  std::vector<std::string> off{};  // likewise
-  std::shared_ptr<Tracer> tracer;  // null: no traces
-  bool own_admin_address = false;  // the operator's endpoints answer in admin() only
+  bool llama_metrics = false;                             // as ServeOptions has it
+  std::vector<std::string> off{};                         // likewise
+  std::function<std::string(uint64_t salt)> salt_name{};  // likewise
+  std::shared_ptr<Tracer> tracer;                         // null: no traces
+  bool own_admin_address = false;                         // the operator's endpoints answer in admin() only
   int n_prep_threads = 2;
 };
 
@@ -105,6 +106,7 @@ class Service final {
   ServeEnv env_;
   const MachineFacts machine_;
   const std::vector<std::string> off_;
+  const std::function<std::string(uint64_t salt)> salt_name_;
   const KeyRing keys_;
   SessionContext context_;
   Door door_, admin_door_;

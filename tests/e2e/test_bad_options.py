@@ -36,7 +36,7 @@ TEXTS = {
     'route --policy': ('x', ''), '--worker': ('ftp://h', 'https://', 'http://', 'http://h:99999', ''),
     '--discover': ('ftp://h', 'http://', 'http://h:99999', ''), '--model-option': ('x', '', 'a=x'), '--keep-alive': ('x', '1x', ''),
     '--local-models': (NOWHERE,), '--local-model': ('x', ''), '--model-memory': SIZES, '--serve-option': ('x', ''), '--directory': ('x',),
-    '--worker-key': None, '--worker-ca': (NOWHERE,), '--health-path': ('x',),
+    '--worker-events': ('x', '70000', '5557,x', 'http://h:1=x', 'http://h:1=5557', ''), '--worker-key': None, '--worker-ca': (NOWHERE,), '--health-path': ('x',),
     '--prompt': None, '--prompt-file': None, '--tokens': None, '--text': None, '--nll': None, '--kl-base': None, '--kl-base-out': None,
     'chat --api-key': None, '--url': None, '--model-name': None, '--system': None, '--history': None,
     '--tensor-type': ('x', 'a=x', '=q8_0', ''), '--imatrix': None,

@@ -23,7 +23,7 @@ namespace {
 struct Args {
   RouteOptions route;
   AccessOptions access;
-  std::vector<std::string> workers, discover;
+  std::vector<std::string> workers, discover, events;
   std::string directory;
   std::string models, keep_alive = "5m", model_memory = "auto";  // models: a folder
   std::vector<std::string> named, serve, of_models;
@@ -97,6 +97,16 @@ Status check(Args& args) {
     if (!name) return error_within("--discover", std::move(name).error());
     args.route.names.push_back(std::move(*name));
   }
+  for (const std::string& text : args.events) {
+    auto place = parse_event_place(text);
+    if (!place) return error_within("--worker-events", std::move(place).error());
+    const auto is_it = [&](const WorkerSpec& worker) { return worker.name() == place->worker; };
+    if (!place->worker.empty() && std::ranges::none_of(args.route.workers, is_it))
+      return fail(Code::invalid, "--worker-events: no --worker is that of \"" + text + "\"");
+    args.route.events.push_back(std::move(*place));
+  }
+  if (!args.events.empty() && args.workers.empty() && args.discover.empty())
+    return fail(Code::invalid, "--worker-events needs a --worker or --discover that publishes them");
   const auto is_tls = [](const WorkerSpec& worker) { return !worker.at.tls_name.empty(); };
   if (!args.route.worker_ca.empty() && std::ranges::none_of(args.route.workers, is_tls) &&
       std::ranges::none_of(args.route.names, is_tls))
@@ -153,6 +163,10 @@ QR_REGISTER(Command,
                       line.option("--discover", args->discover,
                                   "http://NAME:PORT or https://NAME:PORT: every address that this name has is such a "
                                   "server, also those that it gets later; may be repeated");
+                      line.option("--worker-events", args->events,
+                                  "[WORKER=]EVENTS[,REPLAY]: where a worker publishes KV events and is asked for those "
+                                  "that were missed (`quire serve --kv-events`, vLLM), each PORT of the worker, "
+                                  "HOST:PORT or ipc://PATH; without WORKER, of every worker; may be repeated");
                       declare_local_options(line, *args);
                       declare_door_options(line, args->access, args->route);
                       line.option("--policy", args->route.policy,

@@ -316,6 +316,7 @@ Status run(Args& args) {
   name_models(args, loaded.path);
   QR_TRY(const std::unique_ptr<KvEvents> events,
          KvEvents::start(args.kv_events, args.serve.models.front(), args.engine.block_tokens, metrics));
+  if (events != nullptr) args.serve.salt_name = [&events](uint64_t salt) { return events->salt_name(salt); };
   auto made = make_watched_engine(*loaded.model, *loaded.ops, args.engine, env, events.get());
   if (!made) return tl::make_unexpected(in_option_names(std::move(made).error()));
   const std::unique_ptr<Engine> engine = std::move(*made);

@@ -185,6 +185,14 @@ ApiResult<Call> count(const ApiRequest& request, const ServeEnv& env) {
   return Answer{.body = "{\"input_tokens\":" + std::to_string(prompt.tokens.size()) + "}"};
 }
 
+// Its tokens, for a router that compares them with what servers have.
+ApiResult<Call> render(const ApiRequest& request, const ServeEnv& env) {
+  ChatInput chat;
+  QR_TRY_VOID(read_chat_input(request, chat));
+  QR_TRY(const ChatPrompt prompt, render_chat(std::move(chat.messages), chat.options, env));
+  return Answer{.body = rendered(prompt.tokens)};
+}
+
 const Api kApi{{{.method = "POST",
                  .path = "/v1/chat/completions",
                  .also = "/chat/completions",
@@ -196,7 +204,12 @@ const Api kApi{{{.method = "POST",
                  .also = "/chat/completions/input_tokens",
                  .schema = &kSchema,
                  .parse = &count,
-                 .summary = "llama.cpp: how many tokens the prompt of a conversation has"}}};
+                 .summary = "llama.cpp: how many tokens the prompt of a conversation has"},
+                {.method = "POST",
+                 .path = "/v1/chat/completions/render",
+                 .schema = &kSchema,
+                 .parse = &render,
+                 .summary = "vLLM: the tokens of a conversation's prompt"}}};
 QR_REGISTER(Api, "openai_chat", kApi);
 
 }  // namespace

@@ -127,11 +127,25 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   return Call(std::move(job));
 }
 
+// The tokens of each prompt, for a router that compares them with what servers have.
+ApiResult<Call> render(const ApiRequest& request, const ServeEnv& env) {
+  Job job;
+  QR_TRY_VOID(read_prompts(request.args, env, job));
+  std::string out = "[";
+  for (const std::vector<Token>& prompt : job.prompts) out += (out.size() > 1 ? "," : "") + rendered(prompt);
+  return Answer{.body = out + "]"};
+}
+
 const Api kApi{{{.method = "POST",
                  .path = "/v1/completions",
                  .schema = &kSchema,
                  .parse = &parse,
-                 .summary = "OpenAI: what follows a text"}}};
+                 .summary = "OpenAI: what follows a text"},
+                {.method = "POST",
+                 .path = "/v1/completions/render",
+                 .schema = &kSchema,
+                 .parse = &render,
+                 .summary = "vLLM: the tokens of prompts"}}};
 QR_REGISTER(Api, "openai_completions", kApi);
 
 }  // namespace

@@ -1,0 +1,206 @@
+#include "route/kv_feeds.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include "base/log.h"
+#include "base/nanoseconds.h"
+#include "base/thread.h"
+#include "events/kv_encoder.h"
+
+namespace quire {
+namespace {
+
+constexpr int kTurnMs = 100;        // between two looks at which workers there are
+constexpr int kMessagesATurn = 64;  // of one worker
+constexpr int kMostUnread = 32;     // messages; beyond it the worker's socket keeps them
+constexpr int kMostAsking = 8;      // at once
+constexpr int64_t kMostFrame = 1 << 20, kMostAnswerFrame = 32 << 20;
+constexpr int64_t kAnswerMs = 5'000;                                            // without a message of an answer
+constexpr int64_t kMostBytesASecond = 64 << 20, kMostMessagesASecond = 50'000;  // of one worker; beyond it
+constexpr int64_t kRestMs = 30'000;                                             // it is not listened to for so long
+
+}  // namespace
+
+struct KvFeeds::Feed {
+  Feed(std::shared_ptr<Worker> of, KvFollower following, const EventPlace& place)
+      : worker(std::move(of)),
+        follower(std::move(following)),
+        events(zmq_address(place.events, worker->spec.at.host)),
+        replay(place.replay.empty() ? "" : zmq_address(place.replay, worker->spec.at.host)),
+        n_downs(worker->n_downs.load()) {}
+
+  const std::shared_ptr<Worker> worker;
+  KvFollower follower;
+  const std::string events, replay;
+  std::unique_ptr<ZmqSocket> heard, asked;  // null: it is not listened to; nothing is asked
+  int64_t answer_until_ns = 0;
+  uint32_t n_downs;
+  int64_t rests_until_ns = 0;
+  int64_t second_ns = 0, n_bytes = 0, n_messages = 0;  // since then
+};
+
+KvFeeds::KvFeeds(std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics)
+    : places_(std::move(places)), fleet_(std::move(fleet)), index_(index), counters_(metrics) {}
+
+Result<std::unique_ptr<KvFeeds>> KvFeeds::start(std::vector<EventPlace> places,
+                                                std::shared_ptr<Fleet> fleet,
+                                                KvIndex& index,
+                                                Metrics& metrics) {
+  std::unique_ptr<KvFeeds> out(new KvFeeds(std::move(places), std::move(fleet), index, metrics));
+  QR_TRY(out->zmq_, ZmqContext::open());
+  out->wake_fd_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (out->wake_fd_.get() < 0) return fail(Code::io, "no event descriptor is left");
+  out->thread_ = std::thread([feeds = out.get()] { feeds->run(); });
+  return out;
+}
+
+KvFeeds::~KvFeeds() {
+  ending_ = true;
+  const uint64_t one = 1;
+  if (wake_fd_.get() >= 0) [[maybe_unused]]
+    const ssize_t n = ::write(wake_fd_.get(), &one, sizeof(one));
+  if (thread_.joinable()) thread_.join();
+}
+
+const EventPlace* KvFeeds::place_of(const Worker& worker) const {
+  const EventPlace* out = nullptr;
+  for (const EventPlace& place : places_) {
+    if (place.worker == worker.name) return &place;
+    if (place.worker.empty()) out = &place;
+  }
+  return worker.spec.is_local() ? nullptr : out;
+}
+
+void KvFeeds::find_workers(int64_t now_ns) {
+  std::map<uint64_t, std::unique_ptr<Feed>> old = std::exchange(feeds_, {});
+  std::vector<uint64_t> ids;
+  bool is_same = true;
+  for (const auto& worker : fleet_->workers()) {
+    const EventPlace* place = place_of(*worker);
+    if (place == nullptr) continue;
+    if (ids.size() >= kMostFeeds) {
+      if (!std::exchange(told_of_most_, true))
+        log_warn("route: KV events are heard of " + std::to_string(kMostFeeds) + " workers at most");
+      break;
+    }
+    ids.push_back(worker->id);
+    std::unique_ptr<Feed> feed;
+    if (const auto at = old.find(worker->id); at != old.end() && at->second->worker == worker) {
+      feed = std::move(at->second);
+      old.erase(at);
+    } else {
+      is_same = false;
+      feed = std::make_unique<Feed>(
+          worker, KvFollower(index_, counters_, worker->id, worker->name, !place->replay.empty()), *place);
+    }
+    feeds_.emplace(worker->id, std::move(feed));
+  }
+  if (is_same && old.empty()) return;
+  index_.set_workers(ids);
+  // Another worker at the same address holds nothing of what the old one did.
+  for (const auto& [id, feed] : old)
+    if (const auto next = feeds_.find(id); next != feeds_.end()) next->second->follower.restart(now_ns);
+}
+
+// From now on; what was published before is to be asked for.
+void KvFeeds::listen(Feed& feed, int64_t now_ns) {
+  feed.rests_until_ns = now_ns + kRestMs * kNsPerMs;  // where it fails
+  auto socket = ZmqSocket::open(zmq_, ZmqKind::sub, {1, kMostUnread, kMostFrame});
+  if (!socket) return log_warn("route: KV events: " + socket.error().message);
+  for (const Status& done : {(*socket)->subscribe(""), (*socket)->connect(feed.events)})
+    if (!done) return log_warn("route: KV events of " + feed.worker->name + ": " + done.error().message);
+  feed.heard = std::move(*socket);
+}
+
+void KvFeeds::hear(Feed& feed, int64_t now_ns) {
+  if (now_ns - feed.second_ns > kNsPerSecond) {
+    feed.second_ns = now_ns;
+    feed.n_bytes = feed.n_messages = 0;
+  }
+  for (int i = 0; i < kMessagesATurn && !feed.follower.asking(); ++i) {
+    const auto frames = feed.heard->receive();
+    if (!frames) return;
+    ++feed.n_messages;
+    for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
+    if (feed.n_bytes > kMostBytesASecond || feed.n_messages > kMostMessagesASecond) {
+      log_warn("route: " + feed.worker->name + " publishes too much and is not listened to for " +
+               std::to_string(kRestMs) + " ms");
+      counters_.floods.add();
+      feed.heard = nullptr;
+      feed.rests_until_ns = now_ns + kRestMs * kNsPerMs;
+      return feed.follower.restart(now_ns);
+    }
+    feed.follower.hear(*frames, now_ns);
+  }
+}
+
+void KvFeeds::hear_answer(Feed& feed, int64_t now_ns) {
+  for (int i = 0; i < kMessagesATurn && feed.follower.asking(); ++i) {
+    const auto frames = feed.asked->receive();
+    if (!frames) break;
+    feed.answer_until_ns = now_ns + kAnswerMs * kNsPerMs;
+    feed.follower.told(*frames, now_ns);
+  }
+  if (now_ns > feed.answer_until_ns) feed.follower.give_up(now_ns);
+  if (feed.follower.asking()) return;
+  feed.asked = nullptr;
+}
+
+void KvFeeds::ask(Feed& feed, int64_t now_ns) {
+  if (n_asking_ >= kMostAsking) return;
+  const auto number = feed.follower.question(now_ns);
+  if (!number) return;
+  const auto frame = [](std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); };
+  auto socket = ZmqSocket::open(zmq_, ZmqKind::dealer, {kMostUnread, kMostUnread, kMostAnswerFrame});
+  if (!socket || !(*socket)->connect(feed.replay) ||
+      !(*socket)->send(std::array<ZmqFrame, 2>{frame(""), frame(sequence_bytes(*number))}))
+    return feed.follower.give_up(now_ns);
+  feed.asked = std::move(*socket);
+  feed.answer_until_ns = now_ns + kAnswerMs * kNsPerMs;
+  ++n_asking_;
+}
+
+void KvFeeds::take_turn(Feed& feed, int64_t now_ns) {
+  if (const uint32_t n = feed.worker->n_downs.load(); n != feed.n_downs) {
+    feed.n_downs = n;
+    feed.follower.restart(now_ns);
+    feed.asked = nullptr;
+    feed.heard = nullptr;
+    feed.rests_until_ns = 0;
+  }
+  if (feed.heard == nullptr && feed.rests_until_ns <= now_ns) listen(feed, now_ns);
+  if (feed.heard == nullptr) return;
+  if (feed.asked != nullptr) return hear_answer(feed, now_ns);
+  hear(feed, now_ns);
+  if (feed.heard != nullptr) ask(feed, now_ns);
+}
+
+void KvFeeds::run() {
+  set_thread_name("qr-kv-feeds");
+  int64_t look_ns = 0;
+  while (!ending_) {
+    const int64_t now = clock_.now_ns();
+    std::vector<ZmqSocket*> sockets;
+    try {
+      if (now >= look_ns) {
+        find_workers(now);
+        look_ns = now + kTurnMs * kNsPerMs;
+      }
+      n_asking_ = std::ranges::count_if(feeds_, [](const auto& entry) { return entry.second->asked != nullptr; });
+      for (const auto& [id, feed] : feeds_) take_turn(*feed, now);
+      for (const auto& [id, feed] : feeds_)
+        if (feed->heard != nullptr) sockets.push_back(feed->asked != nullptr ? feed->asked.get() : feed->heard.get());
+    } catch (const std::bad_alloc&) {
+      // What was not taken is not known: as if they had been gone.
+      for (const auto& [id, feed] : feeds_) --feed->n_downs;
+    }
+    ZmqSocket::wait(sockets, wake_fd_.get(), kTurnMs);
+  }
+}
+
+}  // namespace quire
