@@ -24,8 +24,8 @@ class Worker(Server):
     def begin(self, port, events, replay):
         self.start(['serve', model(), '--port', port, '--kv-events', events, '--kv-events-replay', replay, '--threads', '1',
                     *self.options], 60)
-        said = next(found for found in map(PLACES.search, self.log) if found)
-        self.events, self.replay = said.groups()
+        assert eventually(lambda: any(map(PLACES.search, self.log))), self.log  # another thread reads it
+        self.events, self.replay = next(filter(None, map(PLACES.search, self.log))).groups()
         self.name = f'127.0.0.1:{self.port}'
 
     def place(self):
