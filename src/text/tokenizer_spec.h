@@ -13,7 +13,7 @@ namespace quire {
 enum class TokenType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
 struct TokenizerSpec {
-  std::string model;  // "llama" SentencePiece BPE, "gpt2" BPE with listed merges, "t5" unigram, "bert" WordPiece, "rwkv"
+  std::string model;  // "llama" SentencePiece BPE, "gpt2" listed merges, "t5" unigram, "bert" WordPiece, "rwkv"
   std::string pre;    // name of the pre-tokenizer ("llama-bpe", "qwen2", …), may be empty
   std::vector<std::string> tokens;  // index = id
   std::vector<float> scores;        // empty or one per token

@@ -25,7 +25,6 @@ int run() {
     for (const std::string_view type : entry.hf.model_types) {
       types += (types.empty() ? "`" : ", `") + std::string(type) + "`";
     }
-    if (types.empty()) types = "none: GGUF alone";
     std::printf("| `%s` | %s | %s |\n", name.c_str(), types.c_str(), std::string(entry.summary).c_str());
   }
   return kExitDone;
