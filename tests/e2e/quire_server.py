@@ -103,6 +103,12 @@ class Server:
         for line in self.process.stderr:
             self.log.append(line)
 
+    def logged(self, text):
+        """The first line of the log with `text`, which another thread reads and which may come later than its cause."""
+        if not eventually(lambda: any(text in line for line in self.log)):
+            raise AssertionError(f'no line of the log has {text!r}:\n' + ''.join(self.log))
+        return next(line for line in self.log if text in line)
+
     def stop(self, timeout=60):
         """SIGTERM; the exit code."""
         if self.process.poll() is None:

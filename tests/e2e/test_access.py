@@ -74,8 +74,7 @@ class AdminAddress(unittest.TestCase):
     def test_what_is_the_operators_answers_there_alone(self):
         server = Server('--admin-port', '0')
         self.addCleanup(server.stop)
-        self.assertTrue(eventually(lambda: any('metrics on ' in line for line in server.log)))
-        url = next(line.split()[-1] for line in server.log if 'metrics on ' in line)
+        url = server.logged('metrics on ').split()[-1]
         self.assertEqual(server.get('/metrics')[0], 404)
         port, server.port = server.port, int(url.rsplit(':', 1)[1])
         self.assertEqual(server.get('/metrics')[0], 200)

@@ -156,7 +156,7 @@ class KvEvents(ServerCase):
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        said = next(line for line in cls.server.log if 'KV events on' in line)
+        said = cls.server.logged('KV events on')
         cls.places = re.search(r'KV events on (tcp://127\.0\.0\.1:\d+), again on (tcp://127\.0\.0\.1:\d+), topic (kv@pod-1@\S+)',
                                said).groups()
 

@@ -53,8 +53,7 @@ class Metrics(ServerCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        eventually(lambda: any('metrics on ' in line for line in cls.server.log))
-        cls.admin = next(line.split()[-1] for line in cls.server.log if 'metrics on ' in line)
+        cls.admin = cls.server.logged('metrics on ').split()[-1]
         key = {'Authorization': 'Bearer k-1'}
         for body in ({'prompt': 'Once upon a time', 'max_tokens': 8, 'temperature': 0, 'ignore_eos': True},
                      {'prompt': ''}):

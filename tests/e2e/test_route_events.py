@@ -24,8 +24,7 @@ class Worker(Server):
     def begin(self, port, events, replay):
         self.start(['serve', model(), '--port', port, '--kv-events', events, '--kv-events-replay', replay, '--threads', '1',
                     *self.options], 60)
-        assert eventually(lambda: any(map(PLACES.search, self.log))), self.log  # another thread reads it
-        self.events, self.replay = next(filter(None, map(PLACES.search, self.log))).groups()
+        self.events, self.replay = PLACES.search(self.logged('KV events on ')).groups()
         self.name = f'127.0.0.1:{self.port}'
 
     def place(self):
