@@ -3,8 +3,9 @@
 # and Python files with unittest cases (tests/e2e, tests/tools), each in a process of its own.
 #   tools/run_tests.py --build build/ci [--python] [--only NAME]… [--jobs N]
 # Failures are shown in full, skipped tests with their reasons, lines that begin with "golden: " as they are. The last
-# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. --jobs says how many GoogleTest
-# binaries run at the same time; the Python files, which start servers and watch what they do, follow one by one.
+# line is "N passed, N failed, N skipped"; the exit code is 1 when anything failed. --jobs says how many run at the same
+# time: GoogleTest binaries first, then Python files, which mostly wait for servers. Of the files that install packages
+# into one environment (client_packages) one runs at a time, and one with a line "# Runs alone" when all others are over.
 import argparse
 import concurrent.futures
 import glob
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIMEOUT_S = 600
+MOST_SERVERS = 4  # of Python files at a time: each starts some, which take all cores
 SHOWN_LINES = 200  # of a failing program's output
 
 
@@ -231,20 +233,28 @@ def timed(run):
     return outcome, time.monotonic() - start
 
 
-def run_together(chosen, n_jobs):
-    """[(name, outcome)], each reported in its order as soon as it is there."""
-    outcomes = []
-    with concurrent.futures.ThreadPoolExecutor(max(n_jobs, 1)) as pool:
-        running = [(name, pool.submit(timed, run)) for name, run in chosen]
-        try:
-            for name, future in running:
-                outcome, seconds = future.result()
-                outcomes.append((name, outcome))
-                report_one(name, outcome, seconds)
-        except KeyboardInterrupt:
+def run_together(*lanes):
+    """[(name, outcome)], each reported as soon as it is there. A lane is what it runs, [(name, run)], and how many of these at
+    a time."""
+    outcomes, pools, running = [], [], {}
+    for chosen, n_jobs in lanes:
+        pools.append(concurrent.futures.ThreadPoolExecutor(max(n_jobs, 1)))
+        running |= {pools[-1].submit(timed, run): name for name, run in chosen}
+    try:
+        for future in concurrent.futures.as_completed(running):
+            outcome, seconds = future.result()
+            outcomes.append((running[future], outcome))
+            report_one(running[future], outcome, seconds)
+    finally:
+        for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
     return outcomes
+
+
+def lane_of(path):
+    with open(path, encoding='utf-8') as file:
+        text = file.read()
+    return 'alone' if '\n# Runs alone' in text else 'packages' if re.search('client_packages|page_case', text) else 'free'
 
 
 def main():
@@ -256,21 +266,32 @@ def main():
     parser.add_argument('--build', required=True, help='the build folder')
     parser.add_argument('--python', action='store_true', help='the Python tests too')
     parser.add_argument('--only', action='append', default=[], help='programs, files or folders of files with this name only')
-    parser.add_argument('--jobs', type=int, default=1, help='GoogleTest binaries that run at the same time')
+    parser.add_argument('--jobs', type=int, default=1, help='programs, or files, that run at the same time')
     parser.add_argument('--timeout', type=float, default=TIMEOUT_S, help='seconds that one program may take')
     args = parser.parse_args()
     programs = [(name, lambda c=command, d=cwd: run_gtest(c, d, args.timeout))
                 for name, command, cwd in gtest_programs(args.build, args.only)]
-    files = [(os.path.basename(p)[:-3], lambda p=p: run_python(p, args.build, args.timeout))
-             for p in (python_files() if args.python else [])]
     folder = {os.path.basename(p)[:-3]: os.path.basename(os.path.dirname(p)) for p in python_files()}
-    names = {name for name, _ in programs + files} | {folder[name] for name, _ in files}
+
+    def is_wanted(name):
+        return not args.only or bool({name, folder.get(name)} & {*args.only})
+
+    files = {'packages': [], 'free': [], 'alone': []}
+    for path in python_files() if args.python else []:
+        files[lane_of(path)].append((os.path.basename(path)[:-3], lambda p=path: run_python(p, args.build, args.timeout)))
+    there = [name for lane in files.values() for name, _ in lane]
+    names = {name for name, _ in programs} | {*there} | {folder[name] for name in there}
     outcomes = [(name, Outcome(failed=[('(the program)', f'no test program is called {name}')]))
                 for name in args.only if name not in names]
     if args.jobs > 1:
         programs.reverse()  # the suites across rooms take longest: they begin first
-    for jobs, n_jobs in ((programs, args.jobs), (files, 1)):
-        outcomes += run_together([job for job in jobs if not args.only or {job[0], folder.get(job[0])} & {*args.only}], n_jobs)
+    wanted = {lane: [job for job in jobs if is_wanted(job[0])] for lane, jobs in files.items()}
+    outcomes += run_together(([job for job in programs if is_wanted(job[0])], args.jobs))
+    if args.jobs > 1:
+        outcomes += run_together((wanted['packages'], 1), (wanted['free'], min(args.jobs - 1, MOST_SERVERS)))
+    else:
+        outcomes += run_together((wanted['packages'] + wanted['free'], 1))
+    outcomes += run_together((wanted['alone'], 1))
     return report_all(outcomes)
 
 

@@ -2,6 +2,7 @@
 # turns. Neither the time to the first token nor anything that is reported may part the two. Time is really measured, so
 # only when it is asked for: `./dev test --all` takes 2,000 of each, and then the area under the curve (AUC) is at most
 # 0.55 at the upper end of its 95 % interval. QUIRE_SIDE_CHANNEL says another number.
+# Runs alone: it measures times of requests.
 import json
 import math
 import os

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -115,25 +116,44 @@ class Python(Folder):
 class Together(unittest.TestCase):
     def run_jobs(self, jobs, n_jobs):
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            outcomes = run_tests.run_together(jobs, n_jobs)
+            outcomes = run_tests.run_together((jobs, n_jobs))
         return outcomes, [line.split()[1] for line in said.getvalue().splitlines() if line[:4] in ('ok  ', 'FAIL')]
 
-    def test_two_run_at_the_same_time_and_are_told_in_order(self):
-        second_began = threading.Event()
-        seen = []
-
+    def test_two_run_at_the_same_time_and_are_told_as_they_end(self):
         def first():
-            seen.append(second_began.wait(20))
+            end = time.monotonic() + 20
+            while 'second' not in said.getvalue() and time.monotonic() < end:
+                time.sleep(0.01)
             return run_tests.Outcome(passed=1)
 
         def second():
-            second_began.set()
             return run_tests.Outcome(failed=[('b', 'no')])
 
-        outcomes, told = self.run_jobs([('first', first), ('second', second)], 2)
-        self.assertEqual(seen, [True])
-        self.assertEqual(told, ['first', 'second'])
-        self.assertEqual([(name, o.passed, len(o.failed)) for name, o in outcomes], [('first', 1, 0), ('second', 0, 1)])
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            outcomes = run_tests.run_together(([('first', first), ('second', second)], 2))
+        self.assertEqual([(name, o.passed, len(o.failed)) for name, o in outcomes], [('second', 0, 1), ('first', 1, 0)])
+
+    def test_lanes_run_beside_each_other(self):
+        begun = {'a': threading.Event(), 'b': threading.Event()}
+
+        def waits(own, other):
+            def run():
+                begun[own].set()
+                return run_tests.Outcome(passed=int(begun[other].wait(20)))
+            return run
+
+        with contextlib.redirect_stdout(io.StringIO()):
+            outcomes = run_tests.run_together(([('a', waits('a', 'b'))], 1), ([('b', waits('b', 'a'))], 1))
+        self.assertEqual(sorted((name, o.passed) for name, o in outcomes), [('a', 1), ('b', 1)])
+
+    def test_who_shares_an_environment_and_who_runs_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for text, lane in (('import os\n', 'free'), ('from client_packages import missing\n', 'packages'),
+                               ('# Times.\n# Runs alone: it measures.\nimport client_packages\n', 'alone')):
+                path = os.path.join(folder, 'test_x.py')
+                with open(path, 'w', encoding='utf-8') as file:
+                    file.write(text)
+                self.assertEqual(run_tests.lane_of(path), lane)
 
     def test_one_at_a_time(self):
         running, most = [], []
