@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 // What model_info says of a golden file with this fact in place of its own.
 std::string error_with(const std::string& arch, const std::string& key, MetaValue value) {
-  auto file = open_model("tests/golden/models/" + arch + "/model.gguf");
+  auto file = open_model("build/golden/models/" + arch + "/model.gguf");
   EXPECT_TRUE(file) << file.error().message;
   if (!file) return "";
   file->meta.values[arch + "." + key] = std::move(value);
@@ -52,7 +52,7 @@ TEST(Rwkv6, IsRefusedByItsOwnKeys) {
 
 // Not one of another architecture, whose layers would have nothing to do.
 TEST(Rwkv7, OthersWithoutHeadsHaveNoUnits) {
-  auto file = open_model("tests/golden/models/mamba2/model.gguf");
+  auto file = open_model("build/golden/models/mamba2/model.gguf");
   ASSERT_TRUE(file) << file.error().message;
   file->meta.values["mamba2.feed_forward_length"] = int64_t{64};
   file->meta.values["mamba2.wkv.head_size"] = int64_t{16};
@@ -62,7 +62,7 @@ TEST(Rwkv7, OthersWithoutHeadsHaveNoUnits) {
 }
 
 TEST(Rwkv7, KeepsTwoRowsAndAMatrixAHead) {
-  const auto file = open_model("tests/golden/models/rwkv7/model.gguf");
+  const auto file = open_model("build/golden/models/rwkv7/model.gguf");
   ASSERT_TRUE(file) << file.error().message;
   const auto info = model_info(*file, {find_kv_codec("f32"), find_kv_codec("f32")});
   ASSERT_TRUE(info) << info.error().message;

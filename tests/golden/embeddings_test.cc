@@ -12,13 +12,13 @@
 #include "base/sanitized.h"
 #include "engine/engine.h"
 #include "spec/proposer.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/golden_run.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
-constexpr const char* kFolder = "build/golden/models/";
 constexpr double kNear = 2e-3;  // absolute; the values are of the order of 1
 
 class Pooled final : public EventSink {
@@ -46,7 +46,7 @@ std::vector<float> pooled(Engine& engine, const std::vector<Token>& prompt, Pool
 class Embeddings : public testing::TestWithParam<std::string> {};
 
 TEST_P(Embeddings, MatchTheReference) {
-  const std::string folder = kFolder + GetParam();
+  const std::string folder = kGoldenModels + GetParam();
   if (!std::filesystem::exists(folder + "/embeddings.json")) GTEST_SKIP() << "no " << folder << "/embeddings.json";
   const Json expected = read_json(folder + "/embeddings.json");
   const std::vector<Token> prompt = tokens_of(*expected.find("prompt_ids"));
@@ -106,7 +106,7 @@ class Keeper final : public Proposer {
 
 // What passes hand out is what is pooled of the prompt's last token, bit for bit.
 TEST_P(Embeddings, AreWhatPassesHandOut) {
-  const std::string folder = kFolder + GetParam();
+  const std::string folder = golden_path(GetParam());
   std::vector<Token> prompt;
   for (Token id = 0; id < 40; ++id) prompt.push_back(3 + id * 7 % 50);
   for (const char* backend : {"ref", "cpu"}) {
