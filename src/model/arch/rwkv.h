@@ -30,6 +30,8 @@ inline StateRows read_only(const StateRows& rows, const Pass& pass) {
 
 class Rwkv : public Decoder {
  protected:
+  static constexpr int64_t kMostHeads = 4096;
+
   // What both have in their mixes.
   struct Mixes {
     std::vector<Linear> r, k, v, out;  // n_embd → n_embd
@@ -52,6 +54,10 @@ class Rwkv : public Decoder {
       return fail(Code::corrupt, "key " + file.meta.shown(key) + ": must divide " +
                                      file.meta.shown(prefix + "embedding_length") + ", which is " +
                                      std::to_string(c.n_embd) + ", is " + std::to_string(dim));
+    }
+    if (c.n_embd / dim > kMostHeads) {
+      return fail(Code::unsupported, "key " + file.meta.shown(key) + ": leaves " + std::to_string(c.n_embd / dim) +
+                                         " heads, at most " + std::to_string(kMostHeads) + " are supported");
     }
     c.norm = NormKind::layer;
     c.has_embed_norm = true;
