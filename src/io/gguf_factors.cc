@@ -75,9 +75,10 @@ Status check(const HostWeight& weight, const HostWeight& factors) {
 Status take_factors(ModelFile& file) {
   std::set<std::string> taken;
   for (HostWeight& weight : file.tensors) {
-    if (weight.format->name != NVFP4::kName) continue;
+    if (weight.format->name != NVFP4::kName || weight.shape.size() < 2) continue;
     const HostWeight* factors = factors_of(file, weight.name);
-    if (factors == nullptr) continue;
+    if (factors == nullptr || factors->shape == std::vector<int64_t>{weight.n_cols()})
+      continue;  // gains of what it reads
     QR_TRY_VOID(check(weight, *factors));
     const int64_t n_factors = factors->n_rows() * factors->n_cols();
     weight.made = std::make_shared<FactoredRows>(weight, factors->data, weight.n_rows() / n_factors);

@@ -86,6 +86,22 @@ TEST(GgufFactors, OthersStayAsTheyAre) {
   ASSERT_TRUE(take_factors(file));
 }
 
+// A norm's numbers beside one, and gains of what a matrix reads, which are an architecture's own.
+TEST(GgufFactors, VectorsAndGainsStayAsTheyAre) {
+  Parts parts;
+  ModelFile file = file_with(parts, "blk.0.up.scale", {2.0F});
+  HostWeight& weight = *std::ranges::find(file.tensors, "blk.0.up.weight", &HostWeight::name);
+  weight.shape = {weight.n_rows() * weight.n_cols()};
+  ASSERT_TRUE(take_factors(file));
+  EXPECT_EQ(file.find("blk.0.up.weight")->format->name, "nvfp4");
+  EXPECT_NE(file.find("blk.0.up.scale"), nullptr);
+
+  ModelFile other = file_with(parts, "blk.0.up.scale", std::vector<float>(kColumns, 2.0F));
+  ASSERT_TRUE(take_factors(other));
+  EXPECT_EQ(other.find("blk.0.up.weight")->format->name, "nvfp4");
+  EXPECT_NE(other.find("blk.0.up.scale"), nullptr);
+}
+
 TEST(GgufFactors, AreRefusedByName) {
   const auto error = [](const std::vector<float>& factors, const char* type) {
     Parts parts;

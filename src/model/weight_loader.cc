@@ -112,7 +112,7 @@ void WeightLoader::took(const HostWeight& weight) {
 }
 
 void WeightLoader::vector(Tensor& out, const std::string& name, int64_t n) {
-  const HostWeight* weight = get(name, {n});
+  const HostWeight* weight = get_stored(name, {n});
   if (weight == nullptr) return;
   take(out, ops_.load_vector(*weight));
   took(*weight);

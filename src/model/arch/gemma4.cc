@@ -6,6 +6,7 @@
 
 #include "model/arch/gemma_own.h"
 #include "model/step_tables.h"
+#include "quant/weights/f4_64.h"
 
 namespace quire {
 namespace {
@@ -26,11 +27,19 @@ Status read_layer_scales(const ModelFile& file, DecoderConfig& c) {
   return {};
 }
 
-// The largest gain of an expert's share, of all layers. Code::corrupt names the tensor.
+constexpr const char* kGains = "ffn_down_exps.scale";
+
+// The largest gain of an expert's share, of all layers. Beside experts in NVFP4 the reader has taken them for the
+// weight's factors, which comes to the same product. Code::corrupt names the tensor.
 Result<float> largest_gain(const ModelFile& file, const DecoderConfig& c) {
   float most = 0.0F;
   for (int l = 0; l < c.n_layers; ++l) {
-    const std::string name = "blk." + std::to_string(l) + ".ffn_down_exps.scale";
+    const std::string layer = "blk." + std::to_string(l) + ".", name = layer + kGains;
+    const HostWeight* experts = file.find(layer + "ffn_down_exps.weight");
+    if (experts != nullptr && experts->format->name == F4_64::kName && file.find(name) == nullptr) {
+      most = std::max(most, 1.0F);
+      continue;
+    }
     QR_TRY(const HostWeight* weight, file.get(name, {c.n_experts}));
     for (int e = 0; e < c.n_experts; ++e) {
       float gain = 0.0F;
@@ -92,7 +101,11 @@ void Gemma4::load_more(WeightLoader& load) {
     MixtureWeights& w = mixtures_[l];
     load.enter("blk." + std::to_string(l) + ".");
     load.vector(w.router_norm, "ffn_gate_inp.scale", c.n_embd);
-    load.vector(w.gains, "ffn_down_exps.scale", c.n_experts);
+    if (load.has(kGains)) {
+      load.vector(w.gains, kGains, c.n_experts);
+    } else {
+      load.constant(w.gains, c.n_experts, 1.0F);
+    }
     load.vector(w.experts_norm, "pre_ffw_norm_2.weight", c.n_embd);
     load.vector(w.behind_unit_norm, "post_ffw_norm_1.weight", c.n_embd);
     load.vector(w.behind_experts_norm, "post_ffw_norm_2.weight", c.n_embd);
