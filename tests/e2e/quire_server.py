@@ -216,6 +216,13 @@ class LocalServer:
         self.server.server_close()
 
 
+def golden_folders():
+    """The golden models, each as its folder, or as the GGUF file in it where that is all there is."""
+    models = os.path.join(ROOT, 'build', 'golden', 'models')
+    folders = [os.path.join(models, name) for name in sorted(os.listdir(models)) if os.path.isdir(os.path.join(models, name))]
+    return [f if os.path.exists(os.path.join(f, 'config.json')) else os.path.join(f, 'model.gguf') for f in folders]
+
+
 def eventually(condition, timeout=20):
     end = time.monotonic() + timeout
     while not condition():

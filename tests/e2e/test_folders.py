@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import unittest
 
-from quire_server import ROOT, quire
+from quire_server import ROOT, golden_folders, quire
 
 MODELS = os.path.join(ROOT, 'build', 'golden', 'models')
 SHARED = os.path.join(os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared')), 'data', 'models', 'stories260K')
@@ -26,13 +26,12 @@ class Folders(unittest.TestCase):
         self.assertIn('Lily', folder['text'])
 
     def test_greedy_tokens_are_the_references(self):
-        for name in sorted(os.listdir(MODELS)):
-            if not os.path.isdir(os.path.join(MODELS, name)):
-                continue
-            with open(os.path.join(MODELS, name, 'expected.json'), encoding='utf-8') as file:
+        for found in golden_folders():
+            folder = found.removesuffix('/model.gguf')
+            with open(os.path.join(folder, 'expected.json'), encoding='utf-8') as file:
                 run = json.load(file)['runs'][0]
             tokens = ','.join(map(str, run['prompt_ids']))
-            for model in (os.path.join(MODELS, name), os.path.join(MODELS, name, 'model.gguf')):
+            for model in sorted({found, os.path.join(folder, 'model.gguf')}):
                 if not os.path.exists(model):  # GGUF has no name for it
                     continue
                 with self.subTest(model):

@@ -11,7 +11,7 @@ import unittest
 import zipfile
 
 from gguf_reader import Gguf
-from quire_server import ROOT, binary, eventually, quire
+from quire_server import ROOT, binary, eventually, golden_folders, quire
 
 GOLDEN = os.path.join(ROOT, 'build', 'golden', 'models')
 SHARED = os.environ.get('QUIRE_SHARED', os.path.join(ROOT, '..', 'shared'))
@@ -108,10 +108,8 @@ class Quantize(unittest.TestCase):
             self.assertIn(f'got "{wrong}"', done.stderr)
 
     def test_a_folder_becomes_a_file_that_answers_the_same(self):
-        for name in sorted(os.listdir(GOLDEN)):
-            folder = os.path.join(GOLDEN, name)
-            if not os.path.isdir(folder):
-                continue
+        for folder in filter(os.path.isdir, golden_folders()):
+            name = os.path.basename(folder)
             with self.subTest(name), open(os.path.join(folder, 'expected.json'), encoding='utf-8') as file:
                 run = json.load(file)['runs'][0]
                 out = self.path(name + '.gguf')
