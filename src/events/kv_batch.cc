@@ -85,18 +85,33 @@ class BatchReader {
     return known ? check() : Status();
   }
 
+  // Whether the pairs that come next name a kind that is known, wherever its name stands among them. Takes nothing.
+  bool find_kind(uint32_t n_pairs) {
+    MsgpackReader ahead = in_;
+    for (uint32_t i = 0; i < n_pairs; ++i) {
+      const auto name = ahead.take_text();
+      if (!name) return false;
+      if (*name == "type") {
+        const auto kind = ahead.take_text();
+        return kind && take_kind(*kind);
+      }
+      if (!ahead.skip()) return false;
+    }
+    return false;
+  }
+
+  // Fields of a kind that is not known mean what they like.
   Status read_pairs(uint32_t n_pairs, bool& known) {
+    known = find_kind(n_pairs);
     for (uint32_t i = 0; i < n_pairs; ++i) {
       const auto name = in_.take_text();
       if (!name) return wrong("the name of a field is no text");
       if (*name == "type") {
-        const auto kind = in_.take_text();
-        if (!kind) return wrong("type is no text");
-        known = take_kind(*kind);
+        if (!in_.take_text()) return wrong("type is no text");
         continue;
       }
       const auto* at = std::find_if(kNames.begin(), kNames.end(), [&](const FieldName& f) { return f.name == *name; });
-      QR_TRY_VOID(read_field(at == kNames.end() ? Field::none : at->field));
+      QR_TRY_VOID(read_field(!known || at == kNames.end() ? Field::none : at->field));
     }
     return {};
   }
@@ -212,9 +227,10 @@ class BatchReader {
     return {};
   }
 
+  // What lies elsewhere may be told of without its tokens, as vLLM's offloading does.
   Status check() const {
     const size_t n = event_.hashes.size();
-    if (event_.kind != KvEvent::Kind::stored) return {};
+    if (event_.kind != KvEvent::Kind::stored || !event_.in_memory || event_.group != 0) return {};
     if (event_.block_tokens < 1) return wrong("block_size is missing");
     if (event_.tokens.size() != n * static_cast<size_t>(event_.block_tokens))
       return wrong(std::to_string(event_.tokens.size()) + " tokens are not those of " + std::to_string(n) +

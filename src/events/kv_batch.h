@@ -19,10 +19,10 @@ struct KvEvent {
   bool in_memory = true;         // where the engine computes: `medium` is absent, nil or "GPU"
   int64_t group = 0;             // of layers
   std::vector<uint64_t> hashes;  // names of the blocks, those of stored ones from a parent to its child
-  // Of stored ones alone.
+  // Of stored ones alone, and one for each block only where `in_memory` and group 0: others may leave them out.
   bool has_parent = false;
   uint64_t parent = 0;
-  int64_t block_tokens = 0;      // 1 … kMostKvBlockTokens
+  int64_t block_tokens = 0;      // 1 … kMostKvBlockTokens, or 0 where that was left out
   std::vector<Token> tokens;     // of all blocks, one behind the other
   uint64_t adapter = 0;          // of its name, or of its number; 0: none
   std::vector<uint64_t> extras;  // of each block's extra_keys, 0: none; empty: no block has any

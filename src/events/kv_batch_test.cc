@@ -180,6 +180,53 @@ TEST(KvBatch, WhatIsWrongIsNamed) {
             std::string::npos);
 }
 
+// vLLM's offloading tells of blocks in another memory by their names alone, among those that count.
+TEST(KvBatch, BlocksElsewhereMayBeToldOfWithoutTheirTokens) {
+  const auto stored = [](MsgpackWriter& out, int64_t name, int64_t block_size, const std::string& medium) {
+    out.map(6);
+    out.text("type");
+    out.text("BlockStored");
+    out.text("block_hashes");
+    out.array(1);
+    out.integer(name);
+    out.text("parent_block_hash");
+    out.nil();
+    out.text("token_ids");
+    out.array(static_cast<uint32_t>(block_size));
+    for (int64_t i = 0; i < block_size; ++i) out.integer(i);
+    out.text("block_size");
+    out.integer(block_size);
+    out.text("medium");
+    out.text(medium);
+  };
+  MsgpackWriter out;
+  out.array(2);
+  out.real(1);
+  out.array(2);
+  stored(out, 5, 0, "CPU");
+  stored(out, 6, 2, "GPU");
+  const Read got = read(out.take());
+  ASSERT_TRUE(got.status) << got.status.error().message;
+  ASSERT_EQ(got.events.size(), 2U);
+  EXPECT_FALSE(got.events[0].in_memory);
+  EXPECT_EQ(got.events[1].tokens, (std::vector<Token>{0, 1}));
+  EXPECT_FALSE(read(one_event([&](MsgpackWriter& w) { stored(w, 5, 0, "GPU"); })).status);
+}
+
+TEST(KvBatch, FieldsOfUnknownKindsMeanWhatTheyLike) {
+  const Read got = read(one_event([](MsgpackWriter& out) {
+    out.map(3);
+    out.text("block_hashes");
+    out.text("none");
+    out.text("block_size");
+    out.integer(-1);
+    out.text("type");
+    out.text("BlockMoved");
+  }));
+  EXPECT_TRUE(got.status) << got.status.error().message;
+  EXPECT_TRUE(got.events.empty());
+}
+
 // A count that is larger than what is there costs nothing; depth costs no stack.
 TEST(KvBatch, CountsAndDepthThatAreNotThereCostNothing) {
   EXPECT_FALSE(read(std::string("\x92\x00\xdd\xff\xff\xff\xff", 7)).status);
@@ -203,7 +250,7 @@ TEST(KvBatch, CutAndChangedBytesHarmNothing) {
     for (uint64_t k = 0; k <= seed % 3; ++k)
       bad[random_bits(seed, 2 * k) % bad.size()] = static_cast<char>(random_bits(seed, 2 * k + 1));
     for (const KvEvent& e : read(bad).events) {
-      if (e.kind != KvEvent::Kind::stored) continue;
+      if (e.kind != KvEvent::Kind::stored || !e.in_memory || e.group != 0) continue;
       ASSERT_EQ(e.tokens.size(), e.hashes.size() * static_cast<size_t>(e.block_tokens)) << seed;
       for (const Token token : e.tokens) ASSERT_GE(token, 0) << seed;
     }

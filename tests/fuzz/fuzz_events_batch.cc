@@ -16,7 +16,7 @@ uint64_t told(std::string_view payload, bool& good) {
   const auto each = [&](const KvEvent& e) {
     sum = sum * 31 + static_cast<uint64_t>(e.kind) + 7 * e.hashes.size() + 11 * e.tokens.size() + e.adapter;
     for (const uint64_t hash : e.hashes) sum = sum * 31 + hash;
-    if (e.kind != KvEvent::Kind::stored) return;
+    if (e.kind != KvEvent::Kind::stored || !e.in_memory || e.group != 0) return;
     QR_CHECK(e.block_tokens >= 1 && e.block_tokens <= kMostKvBlockTokens);
     QR_CHECK(e.tokens.size() == e.hashes.size() * static_cast<size_t>(e.block_tokens));
     QR_CHECK(e.extras.empty() || e.extras.size() == e.hashes.size());
