@@ -190,16 +190,13 @@ std::vector<KvIndex::Hit> KvIndex::find(std::span<const Token> tokens, std::span
   const std::lock_guard lock(mu_);
   for (const Sought& one : sought) {
     const auto at = holders_.find(one.worker);
-    if (at == holders_.end() || !at->second.whole) continue;
+    if (at == holders_.end() || !at->second.whole || at->second.block_tokens == 0) continue;
     Holder& holder = at->second;
     expire(holder, now_ns);
-    int64_t n_blocks = 0;
-    if (holder.block_tokens > 0) {
-      const size_t n_plains = plains.size();
-      const Plain& plain = plain_of(plains, holder.block_tokens, tokens);
-      if (plains.size() > n_plains) n_steps += std::ssize(plain.chains);
-      n_blocks = walk(holder, plain, one.salt, tokens, n_steps);
-    }
+    const size_t n_plains = plains.size();
+    const Plain& plain = plain_of(plains, holder.block_tokens, tokens);
+    if (plains.size() > n_plains) n_steps += std::ssize(plain.chains);
+    const int64_t n_blocks = walk(holder, plain, one.salt, tokens, n_steps);
     if (n_steps > kMostSteps && !out.empty()) break;
     out.push_back({one.worker, n_blocks * holder.block_tokens});
   }

@@ -90,6 +90,16 @@ TEST(KvIndex, WhoIsNotWholeIsNotAnsweredFor) {
   EXPECT_EQ(world.held(3, tokens(0, 9)), -1);
 }
 
+// What it was given just now would not be seen here, so it is for others to guess.
+TEST(KvIndex, WhoHasNeverSaidABlockIsNotAnsweredFor) {
+  World world({1, 2});
+  world.index.take(2, stored(900, 0, 1));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), -1);
+  EXPECT_EQ(world.held(2, tokens(0, 9)), 4);
+  world.index.take(1, stored(100, 0, 3));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 12);
+}
+
 TEST(KvIndex, WhatDoesNotFitIsStrange) {
   World world({1});
   EXPECT_EQ(world.index.take(1, stored(100, 3, 1)), KvIndex::Taken::strange);
