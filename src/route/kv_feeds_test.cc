@@ -115,7 +115,8 @@ TEST(EventPlace, IsAPortAnAddressOrAPath) {
   ASSERT_TRUE(path) << path.error().message;
   EXPECT_EQ(zmq_address(path->events, "x"), "ipc:///run/a=b");
   EXPECT_TRUE(path->worker.empty());
-  for (const char* bad : {"", "0", "70000", "x", "5557,", "5557,x", ",5558", "tcp://*:1", ":1", "ipc://", "=5557"}) {
+  for (const char* bad :
+       {"", "0", "70000", "x", "5557,", "5557,x", ",5558", "tcp://*:1", ":1", "ipc://", "=5557"}) {
     const auto wrong = parse_event_place(bad);
     ASSERT_FALSE(wrong) << bad;
   }
@@ -211,6 +212,7 @@ class ByEvents : public testing::Test {
         return;
       }
       ++n_asked_;
+      for (const HttpHeader& h : request.headers) asked_fields_ += h.name + "\n";
       if (silent_)
         silenced_.push_back(reply);
       else
@@ -244,8 +246,8 @@ class ByEvents : public testing::Test {
     return out;
   }
   // Where a chat goes, and why.
-  std::pair<int, std::string> ask(const std::string& key = "", const std::string& more = "") {
-    HttpHeaders headers{{"Content-Type", "application/json"}};
+  std::pair<int, std::string> ask(const std::string& key = "", const std::string& more = "", HttpHeaders headers = {}) {
+    headers.push_back({"Content-Type", "application/json"});
     if (!key.empty()) headers.push_back({"Authorization", "Bearer " + key});
     const auto got = client_->request({"POST", "/v1/chat/completions", headers,
                                        R"({"messages":[{"role":"user","content":")" + text_ + "\"}]" + more + "}"});
@@ -261,7 +263,7 @@ class ByEvents : public testing::Test {
   Engine a_, b_;
   std::atomic<int> n_asked_{0};
   std::atomic<bool> silent_{false};
-  std::string salt_ = "salt";
+  std::string salt_ = "salt", asked_fields_;  // of questions for tokens
   int render_status_ = 200;
   FakeWorker first_, second_;
   std::vector<ReplyPtr> silenced_;
@@ -316,6 +318,29 @@ TEST_F(ByEvents, WhoIsLateIsNotWaitedFor) {
   start("prefix", limits);
   EXPECT_TRUE(eventually([&] { return sum(get("/metrics"), "quire_worker_kv_blocks{") == 4; }));
   EXPECT_EQ(ask().second, "miss");
+  EXPECT_EQ(n_asked_, 1);
+}
+
+TEST_F(ByEvents, AQuestionForTokensSaysNothingOfTheAnswerThatIsWanted) {
+  b_.store(100, 4);
+  start();
+  ask("key", "",
+      {{"X-Quire-Resumable", "1"},
+       {"Accept-Encoding", "gzip"},
+       {"Last-Event-ID", "3"},
+       {"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}});
+  EXPECT_EQ(n_asked_, 1);
+  EXPECT_NE(asked_fields_.find("authorization\n"), std::string::npos);
+  for (const char* name : {"x-quire-resumable", "accept-encoding", "last-event-id", "traceparent"})
+    EXPECT_EQ(asked_fields_.find(name), std::string::npos) << name;
+}
+
+TEST_F(ByEvents, APromptUnderASaltThatIsTooLongIsKnownByItsText) {
+  b_.store(100, 4);
+  start();
+  ask("", R"(,"cache_salt":")" + std::string(256, 's') + "\"");
+  EXPECT_EQ(n_asked_, 1);
+  ask("", R"(,"cache_salt":")" + std::string(257, 's') + "\"");
   EXPECT_EQ(n_asked_, 1);
 }
 

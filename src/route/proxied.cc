@@ -72,7 +72,7 @@ void Proxied::start() {
   context_.retries.note_request();
   const Asked asked = read_asked(*body_);
   ask_ = route_ask(request_, asked, asker_.tenant);
-  cache_salt_ = asked.cache_salt;
+  keep_salt(asked.cache_salt);
   if (asker_.key != nullptr) {
     const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;
     if (const auto refusal = asker_.key->take(1, n_tokens, asker_.lease))

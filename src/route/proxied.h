@@ -52,6 +52,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void refuse_engine(const LocalEngines::Refusal& refusal);
   bool may_ask_engine_again(UpstreamFault fault);
   void ask_directory();
+  void keep_salt(const std::string& cache_salt);
   void know_tokens();
   void take_tokens(std::vector<Token>&& tokens);
   void note_given();
@@ -101,7 +102,9 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::shared_ptr<TokenQuestions::Question> question_;  // for the tokens of the prompt
   std::vector<Token> tokens_;                           // empty: not known, or of no use
   ByteLease tokens_lease_;
-  std::string cache_salt_;  // of the body
+  std::string cache_salt_;      // of the body, where blocks are looked for by it
+  uint64_t named_salt_ = 0;     // as servers of others name it in events, 0: none
+  bool salt_too_long_ = false;  // the tokens are of no use then
   int64_t wait_until_ns_ = 0;
   int64_t n_generated_ = 0, n_plain_bytes_ = 0;  // what the key has still to pay: tokens, and bytes
   std::optional<size_t> engine_;                 // the local one whose model it is for

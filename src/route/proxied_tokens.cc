@@ -12,7 +12,23 @@ constexpr int64_t kLeastBytes =
     256;  // of a prompt's text; computing a shorter one takes no longer than to ask about it
 constexpr size_t kMostSaltBytes = 256;
 
+// What a client says of the answer that it wants, not of the prompt.
+bool is_of_answer(std::string_view name) {
+  static constexpr std::string_view kOfAnswer[] = {"accept-encoding", "last-event-id", "traceparent", "tracestate",
+                                                   "x-quire-resumable"};
+  return std::ranges::find(kOfAnswer, name) != std::end(kOfAnswer);
+}
+
 }  // namespace
+
+// A longer one would be held, and hashed for each worker.
+void Proxied::keep_salt(const std::string& cache_salt) {
+  if (context_.held_blocks == nullptr || cache_salt.empty()) return;
+  salt_too_long_ = cache_salt.size() > kMostSaltBytes;
+  if (salt_too_long_) return;
+  cache_salt_ = cache_salt;
+  named_salt_ = kv_salt(cache_salt);
+}
 
 // The number of whose request it is, as the worker sees it.
 uint64_t Proxied::asker_at(const Worker& worker) const {
@@ -25,13 +41,13 @@ uint64_t Proxied::asker_at(const Worker& worker) const {
 // Servers of others do not know keys apart, and name the salt as it is.
 KvIndex::Sought Proxied::sought_at(const Worker& worker) const {
   if (worker.is_ours.load()) return {worker.id, context_.held_blocks->salt_of(worker.id, asker_at(worker))};
-  return {worker.id, cache_salt_.empty() ? 0 : kv_salt(cache_salt_)};
+  return {worker.id, named_salt_};
 }
 
 // Then looks for a worker. A session that has its place needs nothing of this.
 void Proxied::know_tokens() {
   const bool may = context_.held_blocks != nullptr && context_.held_blocks->any_whole() && phase_ == Phase::looking &&
-                   !engine_ && !ask_.pinned && !ask_.blocks.empty();
+                   !salt_too_long_ && !engine_ && !ask_.pinned && !ask_.blocks.empty();
   const std::string_view path = may ? render_path(request_.path) : std::string_view();
   if (path.empty() || (ask_.session && context_.fleet->knows(*ask_.session))) return look();
   const Asked asked = read_asked(*body_);
@@ -45,6 +61,7 @@ void Proxied::know_tokens() {
   question.method = "POST";
   question.target = worker->spec.base + std::string(path);
   question.headers = forwarded_headers(*worker);
+  std::erase_if(question.headers, [](const HttpHeader& h) { return is_of_answer(h.name); });
   question.body = body_;
   // Until then the question is what holds this.
   const auto found = [self = shared_from_this()](std::vector<Token>&& tokens) { self->take_tokens(std::move(tokens)); };
@@ -69,7 +86,7 @@ void Proxied::note_given() {
 }
 
 void Proxied::learn_salt(const std::string& name) {
-  if (context_.held_blocks == nullptr || name.size() > kMostSaltBytes) return;
+  if (context_.held_blocks == nullptr || salt_too_long_ || name.size() > kMostSaltBytes) return;
   context_.held_blocks->learn_salt(worker_->id, asker_at(*worker_), kv_salt(name));
 }
 
