@@ -21,6 +21,8 @@ bool is_place(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return is_port(text);
   const std::string_view host = text.substr(0, colon);
+  const bool is_bracketed = host.starts_with('[') && host.ends_with(']');
+  if (!is_bracketed && host.find(':') != std::string_view::npos) return false;
   return !host.empty() && host.find('/') == std::string_view::npos && is_port(text.substr(colon + 1));
 }
 

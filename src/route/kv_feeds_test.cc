@@ -111,12 +111,13 @@ TEST(EventPlace, IsAPortAnAddressOrAPath) {
   EXPECT_EQ(zmq_address(place->events, "10.0.0.1"), "tcp://10.0.0.1:5557");
   EXPECT_EQ(zmq_address(place->events, "::1"), "tcp://[::1]:5557");
   EXPECT_EQ(zmq_address(place->replay, "10.0.0.1"), "tcp://10.0.0.9:5558");
+  ASSERT_TRUE(parse_event_place("[::1]:5557"));
   const auto path = parse_event_place("ipc:///run/a=b");
   ASSERT_TRUE(path) << path.error().message;
   EXPECT_EQ(zmq_address(path->events, "x"), "ipc:///run/a=b");
   EXPECT_TRUE(path->worker.empty());
   for (const char* bad :
-       {"", "0", "70000", "x", "5557,", "5557,x", ",5558", "tcp://*:1", ":1", "ipc://", "=5557"}) {
+       {"", "0", "70000", "x", "5557,", "5557,x", ",5558", "tcp://*:1", "::1:5557", ":1", "ipc://", "=5557"}) {
     const auto wrong = parse_event_place(bad);
     ASSERT_FALSE(wrong) << bad;
   }
