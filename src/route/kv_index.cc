@@ -217,6 +217,7 @@ void KvIndex::expect(const Sought& given, std::span<const Token> tokens, int64_t
     chain = next_chain(chain, tokens.data() + from, holder.block_tokens);
     expected.chains.push_back(chain);
   }
+  if (expected.chains.empty()) return;
   for (const uint64_t one : expected.chains) ++holder.expected_by_chain[one];
   holder.n_expected += std::ssize(expected.chains);
   holder.expected.push_back(std::move(expected));

@@ -47,7 +47,7 @@ class KvIndex {
     uint64_t worker = 0;
     int64_t n_tokens = 0;  // of the prompt's beginning, less than all
   };
-  // Of each worker that is whole and has ever said a block, in the order of `sought`; costs at most kMostSteps, who is beyond them is left out.
+  // Of whole workers that ever said a block, in the order of `sought`; costs at most kMostSteps, others are left out.
   std::vector<Hit> find(std::span<const Token> tokens, std::span<const Sought> sought, int64_t now_ns);
   // The worker was given this prompt: for kExpectNs it counts as if it held it.
   void expect(const Sought& given, std::span<const Token> tokens, int64_t now_ns);
