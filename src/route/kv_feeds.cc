@@ -15,12 +15,13 @@
 namespace quire {
 namespace {
 
-constexpr int kTurnMs = 100;        // between two looks at which workers there are
-constexpr int kMessagesATurn = 64;  // of one worker
-constexpr int kMostUnread = 32;     // messages; beyond it the worker's socket keeps them
-constexpr int kMostAsking = 8;      // at once
+constexpr int kTurnMs = 100;           // between two looks at which workers there are
+constexpr int kMessagesATurn = 64;     // of one worker
+constexpr int kMostUnread = 32;        // messages; beyond it the worker's socket keeps them
+constexpr int kMostUnreadAnswers = 2;  // likewise, of an answer
+constexpr int kMostAsking = 8;         // at once
 constexpr int64_t kMostFrame = 1 << 20, kMostAnswerFrame = 32 << 20;
-constexpr int64_t kAnswerMs = 5'000;                                            // without a message of an answer
+constexpr int64_t kAnswerMs = 5'000, kMostAnswerMs = 60'000;  // without a message of an answer, and for all of it
 constexpr int64_t kMostBytesASecond = 64 << 20, kMostMessagesASecond = 50'000;  // of one worker; beyond it
 constexpr int64_t kRestMs = 30'000;                                             // it is not listened to for so long
 
@@ -38,7 +39,7 @@ struct KvFeeds::Feed {
   KvFollower follower;
   const std::string events, replay;
   std::unique_ptr<ZmqSocket> heard, asked;  // null: it is not listened to; nothing is asked
-  int64_t answer_until_ns = 0;
+  int64_t answer_until_ns = 0, answer_ends_ns = 0;
   uint32_t n_downs;
   int64_t rests_until_ns = 0;
   int64_t second_ns = 0, n_bytes = 0, n_messages = 0;  // since then
@@ -146,7 +147,7 @@ void KvFeeds::hear_answer(Feed& feed, int64_t now_ns) {
     feed.answer_until_ns = now_ns + kAnswerMs * kNsPerMs;
     feed.follower.told(*frames, now_ns);
   }
-  if (now_ns > feed.answer_until_ns) feed.follower.give_up(now_ns);
+  if (now_ns > std::min(feed.answer_until_ns, feed.answer_ends_ns)) feed.follower.give_up(now_ns);
   if (feed.follower.asking()) return;
   feed.asked = nullptr;
 }
@@ -156,12 +157,13 @@ void KvFeeds::ask(Feed& feed, int64_t now_ns) {
   const auto number = feed.follower.question(now_ns);
   if (!number) return;
   const auto frame = [](std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); };
-  auto socket = ZmqSocket::open(zmq_, ZmqKind::dealer, {kMostUnread, kMostUnread, kMostAnswerFrame});
+  auto socket = ZmqSocket::open(zmq_, ZmqKind::dealer, {kMostUnread, kMostUnreadAnswers, kMostAnswerFrame});
   if (!socket || !(*socket)->connect(feed.replay) ||
       !(*socket)->send(std::array<ZmqFrame, 2>{frame(""), frame(sequence_bytes(*number))}))
     return feed.follower.give_up(now_ns);
   feed.asked = std::move(*socket);
   feed.answer_until_ns = now_ns + kAnswerMs * kNsPerMs;
+  feed.answer_ends_ns = now_ns + kMostAnswerMs * kNsPerMs;
   ++n_asking_;
 }
 

@@ -11,10 +11,11 @@ namespace quire {
 namespace {
 
 constexpr size_t kNumberBytes = 8;
-constexpr int64_t kFirstWaitMs = 100, kMostWaitMs = 120'000;  // before it is asked again; doubles
-constexpr int64_t kConfirmMs = 30'000;                        // between questions to who is whole
-constexpr int64_t kGoodBatches = 16;                          // then what was wrong is forgotten
-constexpr int64_t kMostToldBytes = 256 << 20;                 // of an answer
+constexpr int64_t kFirstWaitMs = 100, kMostWaitMs = 120'000;                // before it is asked again; doubles
+constexpr int64_t kConfirmMs = 30'000;                                      // between questions to who is whole
+constexpr int64_t kGoodBatches = 16;                                        // then what was wrong is forgotten
+constexpr int64_t kMostToldBytes = 256 << 20, kMostToldMessages = 1 << 18;  // of an answer
+constexpr int64_t kLogMs = 10'000;                                          // between lines about one worker
 
 uint64_t hash_of(std::string_view bytes) { return std::max<uint64_t>(1, hash128(bytes.data(), bytes.size(), 0).lo); }
 
@@ -38,7 +39,9 @@ KvCounters::KvCounters(Metrics& m)
       floods(m.counter("quire_route_kv_floods_total", "Times that a worker published too much to be listened to.")) {}
 
 KvFollower::KvFollower(KvIndex& index, KvCounters& counters, uint64_t worker, std::string name, bool may_ask)
-    : index_(index), counters_(counters), worker_(worker), name_(std::move(name)), may_ask_(may_ask) {}
+    : index_(index), counters_(counters), worker_(worker), name_(std::move(name)), may_ask_(may_ask) {
+  index_.set_whole(worker_, false);
+}
 
 // Into the index. `only_from_clear`: what comes before an event that clears all is left out.
 KvFollower::Read KvFollower::apply(std::string_view payload, bool only_from_clear, bool& cleared) {
@@ -80,8 +83,15 @@ void KvFollower::back_off(int64_t now_ns) {
   n_good_ = 0;
 }
 
+bool KvFollower::may_log(int64_t now_ns) {
+  if (now_ns < log_at_ns_) return false;
+  log_at_ns_ = now_ns + kLogMs * kNsPerMs;
+  return true;
+}
+
 void KvFollower::lose(std::string_view why, int64_t now_ns) {
-  if (whole_) log_warn("route: " + name_ + ": " + std::string(why) + "; what it has cached is guessed for now");
+  if (whole_ && may_log(now_ns))
+    log_warn("route: " + name_ + ": " + std::string(why) + "; what it has cached is guessed for now");
   whole_ = false;
   index_.set_whole(worker_, false);
   index_.clear(worker_);
@@ -99,7 +109,7 @@ void KvFollower::restart(int64_t now_ns) {
 }
 
 void KvFollower::become_whole(int64_t now_ns) {
-  if (!whole_) log_info("route: " + name_ + ": what it has cached is known");
+  if (!whole_ && may_log(now_ns)) log_info("route: " + name_ + ": what it has cached is known");
   whole_ = true;
   confirm_at_ns_ = now_ns + std::exchange(confirm_ms_, kConfirmMs) * kNsPerMs;
   plan_.clear();
@@ -145,19 +155,23 @@ void KvFollower::hear(const std::vector<std::string>& frames, int64_t now_ns) {
   }
   counters_.gaps.add();
   if (!may_ask_) return lose("some of its KV events are missing, and it has no address to ask for them", now_ns);
-  miss();
+  miss(now_ns);
 }
 
 // All of it first: who has begun anew behind the gap has other batches under these numbers.
-void KvFollower::miss() {
+// The first time at once, then less and less often.
+void KvFollower::miss(int64_t now_ns) {
   whole_ = false;
   index_.set_whole(worker_, false);
   plan_ = {kAll, next_};
+  ask_at_ns_ = now_ns + wait_ms_ * kNsPerMs;
+  wait_ms_ = std::clamp(2 * wait_ms_, kFirstWaitMs, kMostWaitMs);
+  n_good_ = 0;
 }
 
 std::optional<uint64_t> KvFollower::question(int64_t now_ns) {
   if (!may_ask_ || asked_ || now_ns < (whole_ ? confirm_at_ns_ : ask_at_ns_)) return std::nullopt;
-  n_told_ = told_bytes_ = 0;
+  n_told_ = told_bytes_ = told_messages_ = 0;
   if (whole_) {
     confirm_at_ns_ = now_ns + kConfirmMs * kNsPerMs;
     asked_ = next_ > 0 ? next_ - 1 : 0;
@@ -193,7 +207,7 @@ bool KvFollower::told_batch(uint64_t number, std::string_view payload, int64_t n
     index_.clear(worker_);
     next_ = number;
   } else {
-    if (number < next_) return true;
+    if (number < next_) return n_told_ == 0;
     if (number > next_) return false;
     ++n_told_;
   }
@@ -205,7 +219,8 @@ bool KvFollower::told_batch(uint64_t number, std::string_view payload, int64_t n
 
 // Of who is whole: the last batch once more, and what should have been heard behind it.
 bool KvFollower::told_again(uint64_t number, std::string_view payload, int64_t now_ns) {
-  if (n_told_++ == 0 && number + 1 == next_) {
+  if (n_told_ == 0 && number + 1 == next_) {
+    ++n_told_;
     const uint64_t hash = hash_of(payload);
     if (last_payload_ == 0 || last_payload_ == hash) {
       last_payload_ = hash;
@@ -218,14 +233,15 @@ bool KvFollower::told_again(uint64_t number, std::string_view payload, int64_t n
     plan_ = {kAll, 0};
     return false;
   }
-  if (number < next_) return true;
+  if (number < next_) return n_told_ == 0;
   if (number == next_) {
+    ++n_told_;
     if (!take(payload, now_ns)) return false;
     ++next_;
     return true;
   }
   counters_.gaps.add();
-  miss();
+  miss(now_ns);
   return false;
 }
 
@@ -233,7 +249,7 @@ void KvFollower::told(const std::vector<std::string>& frames, int64_t now_ns) {
   if (!asked_) return;
   const auto number = frames.size() == 3 && frames[0].empty() ? number_in(frames[1]) : std::nullopt;
   told_bytes_ += frames.size() == 3 ? std::ssize(frames[2]) : 0;
-  if (!number || told_bytes_ > kMostToldBytes) {
+  if (!number || told_bytes_ > kMostToldBytes || ++told_messages_ > kMostToldMessages) {
     counters_.bad.add();
     return finish(false, now_ns);
   }
@@ -244,12 +260,12 @@ void KvFollower::told(const std::vector<std::string>& frames, int64_t now_ns) {
   }
   // Where its last batch is not there it is another process, or that batch was never published.
   if (whole_ && n_told_ == 0 && next_ > 0) {
-    miss();
+    miss(now_ns);
     asked_.reset();
     return;
   }
   // Who has published nothing yet has nothing; who was to say what is missing has said something.
-  finish(n_told_ > 0 || *asked_ == 0, now_ns);
+  finish(n_told_ > 0 || (*asked_ == 0 && !last_), now_ns);
 }
 
 }  // namespace quire

@@ -46,7 +46,8 @@ class KvFollower {
   void lose(std::string_view why, int64_t now_ns);
   void back_off(int64_t now_ns);
   void become_whole(int64_t now_ns);
-  void miss();
+  void miss(int64_t now_ns);
+  bool may_log(int64_t now_ns);
   void finish(bool well, int64_t now_ns);
   bool told_batch(uint64_t number, std::string_view payload, int64_t now_ns);
   bool told_again(uint64_t number, std::string_view payload, int64_t now_ns);
@@ -62,12 +63,13 @@ class KvFollower {
   std::optional<uint64_t> last_;  // the last number that was heard
   std::vector<uint64_t> plan_;    // what to ask, one after the other until one answer does
   std::optional<uint64_t> asked_;
-  int64_t n_told_ = 0, told_bytes_ = 0;  // in answer to it
+  int64_t n_told_ = 0, told_bytes_ = 0, told_messages_ = 0;  // in answer to it
   int64_t ask_at_ns_ = 0, wait_ms_ = 0;
   static constexpr int64_t kFirstConfirmMs = 1'000;  // it was not heard yet what was published at once
   int64_t confirm_at_ns_ = 0, confirm_ms_ = kFirstConfirmMs;
   uint64_t last_payload_ = 0;  // a hash of the batch before next_, 0: not known
   int64_t n_good_ = 0;         // batches since something was wrong
+  int64_t log_at_ns_ = 0;      // what changes before is not logged
 };
 
 }  // namespace quire

@@ -111,8 +111,10 @@ TEST(KvFollower, AGapIsFilledByAllThatThereIsOrByWhatIsMissing) {
   world.hear(5, World::block(4));
   world.hear(6, World::block(5));
   EXPECT_EQ(world.held(), 6);
-  // A server of others knows no such question: it says what is missing.
+  // A server of others knows no such question: it says what is missing. Gaps that repeat are not asked about at once.
   world.hear(9, World::block(8));
+  EXPECT_FALSE(world.follower.question(world.now));
+  world.now += kSecond;
   ASSERT_EQ(world.follower.question(world.now), kAll);
   world.told(kAll);
   ASSERT_EQ(world.follower.question(world.now), 7U);
@@ -210,7 +212,53 @@ TEST(KvFollower, WhoIsWholeIsAskedForItsLastBatchNowAndThen) {
   ASSERT_EQ(world.follower.question(world.now), 1U);
   world.told(kAll);
   EXPECT_EQ(world.held(), -1);
+  world.now += kSecond;
   ASSERT_EQ(world.follower.question(world.now), kAll);
+}
+
+TEST(KvFollower, AnAnswerGoesForwardsAndEnds) {
+  World world;
+  ASSERT_EQ(world.follower.question(world.now), kAll);
+  world.told(kAll);
+  ASSERT_EQ(world.follower.question(world.now), 0U);
+  world.told(0, World::block(0));
+  world.told(0, World::block(0));  // a number once more
+  EXPECT_FALSE(world.follower.asking());
+  EXPECT_EQ(world.held(), -1);
+  // Of who is whole too, and however long it goes on with nothing new.
+  World other;
+  other.hear(0, World::nothing());
+  other.hear(1, World::block(0));
+  other.now += 2 * kSecond;
+  ASSERT_EQ(other.follower.question(other.now), 1U);
+  other.told(1, World::block(0));
+  other.told(1, World::block(0));
+  EXPECT_FALSE(other.follower.asking());
+  EXPECT_EQ(other.held(), 1);
+  other.now += 60 * kSecond;
+  ASSERT_EQ(other.follower.question(other.now), 1U);
+  for (int i = 0; i <= 1 << 18 && other.follower.asking(); ++i) other.told(0);
+  EXPECT_FALSE(other.follower.asking());
+}
+
+// What was published before, and cannot be said again, is not nothing.
+TEST(KvFollower, WhoWasHeardAndCanSayNothingAgainIsNotKnown) {
+  World world;
+  world.hear(5, World::block(0));
+  ASSERT_EQ(world.follower.question(world.now), kAll);
+  world.told(kAll);
+  ASSERT_EQ(world.follower.question(world.now), 0U);
+  world.told(kAll);
+  EXPECT_FALSE(world.follower.whole());
+  EXPECT_FALSE(world.follower.question(world.now));
+}
+
+TEST(KvFollower, OneThatBeginsKnowsNothingOfWhatAnotherKnew) {
+  World world;
+  world.hear(0, World::nothing());
+  EXPECT_TRUE(world.index.state(1).whole);
+  const KvFollower next(world.index, world.counters, 1, "w", true);
+  EXPECT_FALSE(world.index.state(1).whole);
 }
 
 TEST(KvFollower, WhoWasGoneIsNotKnownUntilItIsAskedAnew) {
