@@ -217,7 +217,7 @@ class ByEvents : public testing::Test {
       if (silent_)
         silenced_.push_back(reply);
       else
-        reply->send(render_status_, {}, R"({"token_ids":)" + json_of(prompt(100, kTokens)) + "}");
+        reply->send(render_status_, {}, R"({"token_ids":)" + json_of(prompt(100, kTokens)) + behind_ + "}");
     };
   }
   void start(std::string policy = "prefix", RouteLimits limits = {}) {
@@ -265,6 +265,7 @@ class ByEvents : public testing::Test {
   std::atomic<int> n_asked_{0};
   std::atomic<bool> silent_{false};
   std::string salt_ = "salt", asked_fields_;  // of questions for tokens
+  std::string behind_;                        // the tokens of an answer
   int render_status_ = 200;
   FakeWorker first_, second_;
   std::vector<ReplyPtr> silenced_;
@@ -343,6 +344,16 @@ TEST_F(ByEvents, APromptUnderASaltThatIsTooLongIsKnownByItsText) {
   EXPECT_EQ(n_asked_, 1);
   ask("", R"(,"cache_salt":")" + std::string(257, 's') + "\"");
   EXPECT_EQ(n_asked_, 1);
+}
+
+TEST_F(ByEvents, AnAnswerThatIsTooLongSaysNoTokens) {
+  b_.store(100, 4);
+  behind_ = R"(,"more":")" + std::string(9 << 20, 'm') + "\"";
+  start();
+  EXPECT_TRUE(eventually([&] { return sum(get("/metrics"), "quire_worker_kv_blocks{") == 4; }));
+  EXPECT_EQ(ask().second, "miss");
+  EXPECT_EQ(n_asked_, 1);
+  EXPECT_EQ(sum(get("/metrics"), "quire_route_tokens_unsaid_total"), 1);
 }
 
 TEST_F(ByEvents, PoliciesThatDoNotGoByItAskNobody) {

@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kLeastBytes =
     256;  // of a prompt's text; computing a shorter one takes no longer than to ask about it
 constexpr size_t kMostSaltBytes = 256;
+constexpr size_t kMostTokens = 1 << 18;  // that are held of a prompt; what is behind them decides nothing
 
 // What a client says of the answer that it wants, not of the prompt.
 bool is_of_answer(std::string_view name) {
@@ -70,9 +71,12 @@ void Proxied::know_tokens() {
 
 void Proxied::take_tokens(std::vector<Token>&& tokens) {
   question_ = nullptr;
+  const int64_t n_tokens = std::ssize(tokens);
+  if (tokens.size() > kMostTokens) tokens.resize(kMostTokens);
+  tokens.shrink_to_fit();
   if (phase_ != Phase::looking || tokens.empty() || !tokens_lease_.resize(std::ssize(tokens) * 4)) return look();
   tokens_ = std::move(tokens);
-  ask_.prompt_tokens = std::ssize(tokens_);
+  ask_.prompt_tokens = n_tokens;
   std::vector<KvIndex::Sought> sought;
   for (const auto& worker : context_.fleet->workers()) sought.push_back(sought_at(*worker));
   ask_.held = context_.held_blocks->find(tokens_, sought, context_.clock.now_ns());

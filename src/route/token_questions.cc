@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kMostUnsaid = 3;                                  // in a row; then it is not asked for
 constexpr int64_t kLeastSilenceMs = 1'000, kMostSilenceMs = 60'000;  // so long, twice as long each time
 constexpr uint32_t kMostDoublings = 6;
+constexpr int64_t kMostAnswerBytes = 8 << 20;  // what is longer is not read
 
 struct RenderPath {
   std::string_view path, render;
@@ -82,7 +83,7 @@ class TokenQuestions::Question final : public UpstreamEvents, public std::enable
   void on_head(UpstreamHead&& head) override { status_ = head.status; }
   bool on_body(std::string_view bytes) override {
     const auto n = std::ssize(body_) + std::ssize(bytes);
-    is_too_large_ = is_too_large_ || !lease_.resize(n);
+    is_too_large_ = is_too_large_ || n > kMostAnswerBytes || !lease_.resize(n);
     if (!is_too_large_) body_ += bytes;
     return true;
   }
