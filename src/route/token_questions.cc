@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "base/nanoseconds.h"
@@ -94,8 +97,12 @@ class TokenQuestions::Question final : public UpstreamEvents, public std::enable
   }
 
   // Any thread.
-  void be_late() {
+  // False where there is no memory for it.
+  bool be_late() try {
     reply_->post([self = shared_from_this()] { self->finish({}); });
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
   void drop() {
     found_ = nullptr;
@@ -187,7 +194,8 @@ void TokenQuestions::run() {
     const auto question = due_.front().question.lock();
     due_.pop_front();
     lock.unlock();
-    if (question != nullptr) question->be_late();
+    // Without memory again until there is some: whoever asked waits for this.
+    while (question != nullptr && !question->be_late()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     lock.lock();
   }
 }
