@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <new>
 #include <utility>
 
@@ -23,7 +24,15 @@ constexpr int kMostAsking = 8;         // at once
 constexpr int64_t kMostFrame = 1 << 20, kMostAnswerFrame = 32 << 20;
 constexpr int64_t kAnswerMs = 5'000, kMostAnswerMs = 60'000;  // without a message of an answer, and for all of it
 constexpr int64_t kMostBytesASecond = 64 << 20, kMostMessagesASecond = 50'000;  // of one worker; beyond it
-constexpr int64_t kRestMs = 30'000;                                             // it is not listened to for so long
+constexpr int64_t kMostBusyNs = 500 * kNsPerMs;  // likewise, of this thread's processor time
+constexpr int64_t kTurnNs = 5 * kNsPerMs;        // of it after which the others have their turn
+constexpr int64_t kRestMs = 30'000;              // it is not listened to for so long
+
+int64_t thread_cpu_ns() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * kNsPerSecond + t.tv_nsec;
+}
 
 }  // namespace
 
@@ -42,7 +51,7 @@ struct KvFeeds::Feed {
   int64_t answer_until_ns = 0, answer_ends_ns = 0;
   uint32_t n_downs;
   int64_t rests_until_ns = 0;
-  int64_t second_ns = 0, n_bytes = 0, n_messages = 0;  // since then
+  int64_t second_ns = 0, n_bytes = 0, n_messages = 0, busy_ns = 0;  // since then
 };
 
 KvFeeds::KvFeeds(std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics)
@@ -121,14 +130,15 @@ void KvFeeds::listen(Feed& feed, int64_t now_ns) {
 void KvFeeds::hear(Feed& feed, int64_t now_ns) {
   if (now_ns - feed.second_ns > kNsPerSecond) {
     feed.second_ns = now_ns;
-    feed.n_bytes = feed.n_messages = 0;
+    feed.n_bytes = feed.n_messages = feed.busy_ns = 0;
   }
+  const int64_t began = thread_cpu_ns(), busy_before = feed.busy_ns;
   for (int i = 0; i < kMessagesATurn && !feed.follower.asking(); ++i) {
     const auto frames = feed.heard->receive();
     if (!frames) return;
     ++feed.n_messages;
     for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
-    if (feed.n_bytes > kMostBytesASecond || feed.n_messages > kMostMessagesASecond) {
+    if (feed.n_bytes > kMostBytesASecond || feed.n_messages > kMostMessagesASecond || feed.busy_ns > kMostBusyNs) {
       log_warn("route: " + feed.worker->name + " publishes too much and is not listened to for " +
                std::to_string(kRestMs) + " ms");
       counters_.floods.add();
@@ -137,6 +147,8 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
       return feed.follower.restart(now_ns);
     }
     feed.follower.hear(*frames, now_ns);
+    feed.busy_ns = busy_before + thread_cpu_ns() - began;
+    if (feed.busy_ns - busy_before > kTurnNs) return;
   }
 }
 
