@@ -23,10 +23,8 @@ constexpr int kMostUnreadAnswers = 2;  // likewise, of an answer
 constexpr int kMostAsking = 8;         // at once
 constexpr int64_t kMostFrame = 1 << 20, kMostAnswerFrame = 32 << 20;
 constexpr int64_t kAnswerMs = 5'000, kMostAnswerMs = 60'000;  // without a message of an answer, and for all of it
-constexpr int64_t kMostBytesASecond = 64 << 20, kMostMessagesASecond = 50'000;  // of one worker; beyond it
-constexpr int64_t kMostBusyNs = 500 * kNsPerMs;  // likewise, of this thread's processor time
-constexpr int64_t kTurnNs = 5 * kNsPerMs;        // of it after which the others have their turn
-constexpr int64_t kRestMs = 30'000;              // it is not listened to for so long
+constexpr int64_t kTurnNs = 5 * kNsPerMs;  // of its processor time, after which the others have theirs
+constexpr int64_t kRestMs = 30'000;        // that a worker beyond FloodLimits is not listened to
 
 int64_t thread_cpu_ns() {
   timespec t{};
@@ -57,11 +55,10 @@ struct KvFeeds::Feed {
 KvFeeds::KvFeeds(std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics)
     : places_(std::move(places)), fleet_(std::move(fleet)), index_(index), counters_(metrics) {}
 
-Result<std::unique_ptr<KvFeeds>> KvFeeds::start(std::vector<EventPlace> places,
-                                                std::shared_ptr<Fleet> fleet,
-                                                KvIndex& index,
-                                                Metrics& metrics) {
+Result<std::unique_ptr<KvFeeds>> KvFeeds::start(
+    std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics, FloodLimits most) {
   std::unique_ptr<KvFeeds> out(new KvFeeds(std::move(places), std::move(fleet), index, metrics));
+  out->most_ = most;
   QR_TRY(out->zmq_, ZmqContext::open());
   out->wake_fd_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (out->wake_fd_.get() < 0) return fail(Code::io, "no event descriptor is left");
@@ -138,7 +135,7 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
     if (!frames) return;
     ++feed.n_messages;
     for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
-    if (feed.n_bytes > kMostBytesASecond || feed.n_messages > kMostMessagesASecond || feed.busy_ns > kMostBusyNs) {
+    if (feed.n_bytes > most_.bytes || feed.n_messages > most_.messages || feed.busy_ns > most_.busy_ns) {
       log_warn("route: " + feed.worker->name + " publishes too much and is not listened to for " +
                std::to_string(kRestMs) + " ms");
       counters_.floods.add();

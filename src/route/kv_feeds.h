@@ -21,6 +21,12 @@
 
 namespace quire {
 
+// Of one worker in a second; beyond it that is not listened to for half a minute.
+struct FloodLimits {
+  int64_t bytes = 64 << 20, messages = 50'000;
+  int64_t busy_ns = 500'000'000;  // processor time of the thread that reads
+};
+
 class KvFeeds {
  public:
   static constexpr size_t kMostFeeds = 900;  // of libzmq's 1023 sockets; who comes later is not listened to
@@ -29,7 +35,8 @@ class KvFeeds {
   static Result<std::unique_ptr<KvFeeds>> start(std::vector<EventPlace> places,
                                                 std::shared_ptr<Fleet> fleet,
                                                 KvIndex& index,
-                                                Metrics& metrics);
+                                                Metrics& metrics,
+                                                FloodLimits most = {});
   ~KvFeeds();
   KvFeeds(const KvFeeds&) = delete;
   KvFeeds& operator=(const KvFeeds&) = delete;
@@ -47,6 +54,7 @@ class KvFeeds {
   void ask(Feed& feed, int64_t now_ns);
 
   const std::vector<EventPlace> places_;
+  FloodLimits most_;
   const std::shared_ptr<Fleet> fleet_;
   KvIndex& index_;
   KvCounters counters_;
