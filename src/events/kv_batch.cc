@@ -12,8 +12,6 @@
 namespace quire {
 namespace {
 
-uint64_t hash_of(std::string_view bytes) { return std::max<uint64_t>(1, hash128(bytes.data(), bytes.size(), 0).lo); }
-
 // Fields by the order in which arrays have them; maps name them.
 enum class Field : uint8_t { hashes, parent, tokens, block_size, lora_id, medium, lora_name, extras, group, none };
 struct FieldName {
@@ -152,7 +150,7 @@ class BatchReader {
       return true;
     }
     const auto bytes = in_.take_bytes();
-    if (bytes) out = hash_of(*bytes);
+    if (bytes) out = kv_hash(*bytes);
     return bytes.has_value();
   }
 
@@ -200,7 +198,7 @@ class BatchReader {
     const auto value = in_.skip();
     if (!value) return wrong("it ends too early");
     const bool is_nil = *value == "\xc0";
-    if (!is_nil && (is_name || event_.adapter == 0)) event_.adapter = hash_of(*value);
+    if (!is_nil && (is_name || event_.adapter == 0)) event_.adapter = kv_hash(*value);
     return {};
   }
 
@@ -222,7 +220,7 @@ class BatchReader {
       const auto value = in_.skip();
       if (!value) return wrong("it ends too early");
       const bool is_none = *value == "\xc0" || *value == "\x90";
-      extra = is_none ? 0 : hash_of(*value);
+      extra = is_none ? 0 : kv_hash(*value);
     }
     return {};
   }
@@ -250,11 +248,15 @@ Status read_kv_batch(std::string_view payload, const std::function<void(const Kv
   return BatchReader(payload).read(each);
 }
 
+uint64_t kv_hash(std::string_view bytes, uint64_t seed) {
+  return std::max<uint64_t>(1, hash128(bytes.data(), bytes.size(), seed).lo);
+}
+
 uint64_t kv_salt(std::string_view salt) {
   MsgpackWriter out;
   out.array(1);
   out.text(salt);
-  return hash_of(out.take());
+  return kv_hash(out.take());
 }
 
 }  // namespace quire

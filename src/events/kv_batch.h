@@ -35,6 +35,9 @@ inline constexpr uint32_t kMostKvEventBlocks = 1 << 20, kMostKvEventTokens = 8 <
 // events before that were told.
 Status read_kv_batch(std::string_view payload, const std::function<void(const KvEvent&)>& each);
 
+// A number for these bytes, the same everywhere; never 0.
+uint64_t kv_hash(std::string_view bytes, uint64_t seed = 0);
+
 // What stands in `extras` for blocks under this salt alone: extra_keys is ["salt"].
 uint64_t kv_salt(std::string_view salt);
 

@@ -5,7 +5,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "events/kv_news.h"
 
@@ -32,5 +34,12 @@ class KvEncoder {
 
 // As events and replays number their batches: eight bytes, the highest first.
 std::string sequence_bytes(uint64_t number);
+// The number of such bytes; nullopt where they are not eight.
+inline std::optional<uint64_t> sequence_number(std::string_view bytes) {
+  if (bytes.size() != sizeof(uint64_t)) return std::nullopt;
+  uint64_t out = 0;
+  for (const char c : bytes) out = out << 8 | static_cast<unsigned char>(c);
+  return out;
+}
 
 }  // namespace quire

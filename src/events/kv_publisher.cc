@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kMostUnsent = 10'000;    // batches of a subscriber that reads too slowly
 constexpr int64_t kMostAsked = 4'096;  // bytes of a frame that a subscriber sends
-constexpr size_t kSequenceBytes = 8;
 constexpr uint64_t kEnd = UINT64_MAX;  // −1
 
 KvEncoder::Secret make_secret() {
@@ -25,12 +24,6 @@ KvEncoder::Secret make_secret() {
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-uint64_t number_of(const std::string& bytes) {
-  uint64_t out = 0;
-  for (const char c : bytes) out = out << 8 | static_cast<unsigned char>(c);
-  return out;
 }
 
 }  // namespace
@@ -176,13 +169,14 @@ void KvPublisher::say_all(const ZmqFrame& peer) {
 // short, and no end is said.
 void KvPublisher::answer_one_replay() try {
   const std::optional<std::vector<std::string>> request = replay_->receive();
-  if (!request || request->size() != 3 || !(*request)[1].empty() || (*request)[2].size() != kSequenceBytes) return;
+  if (!request || request->size() != 3 || !(*request)[1].empty()) return;
+  const auto from = sequence_number((*request)[2]);
+  if (!from) return;
   n_replays_.add();
   const auto peer = std::make_shared<const std::string>((*request)[0]);
-  const uint64_t from = number_of((*request)[2]);
-  if (from == kEnd) say_all(peer);
+  if (*from == kEnd) say_all(peer);
   for (const Sent& batch : sent_) {
-    if (batch.number >= from && !say(peer, batch.number, batch.payload)) return;
+    if (batch.number >= *from && !say(peer, batch.number, batch.payload)) return;
   }
   say(peer, kEnd, nothing_);
 } catch (const std::bad_alloc&) {

@@ -3,28 +3,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hash128.h"
 #include "base/log.h"
 #include "base/nanoseconds.h"
+#include "events/kv_encoder.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kNumberBytes = 8;
 constexpr int64_t kFirstWaitMs = 100, kMostWaitMs = 120'000;                // before it is asked again; doubles
 constexpr int64_t kConfirmMs = 30'000;                                      // between questions to who is whole
 constexpr int64_t kGoodBatches = 16;                                        // then what was wrong is forgotten
 constexpr int64_t kMostToldBytes = 256 << 20, kMostToldMessages = 1 << 18;  // of an answer
 constexpr int64_t kLogMs = 10'000;                                          // between lines about one worker
-
-uint64_t hash_of(std::string_view bytes) { return std::max<uint64_t>(1, hash128(bytes.data(), bytes.size(), 0).lo); }
-
-std::optional<uint64_t> number_in(const std::string& bytes) {
-  if (bytes.size() != kNumberBytes) return std::nullopt;
-  uint64_t out = 0;
-  for (const char c : bytes) out = out << 8 | static_cast<unsigned char>(c);
-  return out;
-}
 
 }  // namespace
 
@@ -62,7 +52,7 @@ bool KvFollower::take(std::string_view payload, int64_t now_ns) {
   const Read read = apply(payload, false, cleared);
   if (read == Read::well) {
     counters_.batches.add();
-    last_payload_ = hash_of(payload);
+    last_payload_ = kv_hash(payload);
     return true;
   }
   if (read == Read::bad) {
@@ -117,7 +107,7 @@ void KvFollower::become_whole(int64_t now_ns) {
 }
 
 void KvFollower::hear(const std::vector<std::string>& frames, int64_t now_ns) {
-  const auto number = frames.size() == 3 ? number_in(frames[1]) : std::nullopt;
+  const auto number = frames.size() == 3 ? sequence_number(frames[1]) : std::nullopt;
   if (!number) {
     counters_.bad.add();
     return lose("what it publishes are no KV events", now_ns);
@@ -221,7 +211,7 @@ bool KvFollower::told_batch(uint64_t number, std::string_view payload, int64_t n
 bool KvFollower::told_again(uint64_t number, std::string_view payload, int64_t now_ns) {
   if (n_told_ == 0 && number + 1 == next_) {
     ++n_told_;
-    const uint64_t hash = hash_of(payload);
+    const uint64_t hash = kv_hash(payload);
     if (last_payload_ == 0 || last_payload_ == hash) {
       last_payload_ = hash;
       return true;
@@ -247,7 +237,7 @@ bool KvFollower::told_again(uint64_t number, std::string_view payload, int64_t n
 
 void KvFollower::told(const std::vector<std::string>& frames, int64_t now_ns) {
   if (!asked_) return;
-  const auto number = frames.size() == 3 && frames[0].empty() ? number_in(frames[1]) : std::nullopt;
+  const auto number = frames.size() == 3 && frames[0].empty() ? sequence_number(frames[1]) : std::nullopt;
   told_bytes_ += frames.size() == 3 ? std::ssize(frames[2]) : 0;
   if (!number || told_bytes_ > kMostToldBytes || ++told_messages_ > kMostToldMessages) {
     counters_.bad.add();

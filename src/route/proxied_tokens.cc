@@ -36,7 +36,7 @@ uint64_t Proxied::asker_at(const Worker& worker) const {
   const std::string& own = context_.worker_key;
   const uint64_t key = context_.sends_key_to(worker.spec) ? hash128(own.data(), own.size(), 1).lo : asker_.tenant;
   if (key == 0 && cache_salt_.empty()) return 0;
-  return std::max<uint64_t>(1, hash128(cache_salt_.data(), cache_salt_.size(), key).lo);
+  return kv_hash(cache_salt_, key);
 }
 
 // Servers of others do not know keys apart, and name the salt as it is.
