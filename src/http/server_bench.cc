@@ -12,6 +12,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "base/cpu_clock.h"
 #include "http/sse.h"
 #include "http/testing.h"
 
@@ -21,11 +22,7 @@ namespace {
 constexpr int kSteps = 150, kStepMs = 20;
 constexpr std::string_view kMark = "\"t\":";  // the time stamp in an event
 
-int64_t thread_cpu_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
-}
+int64_t thread_cpu_ns() { return ThreadCpuClock().now_ns(); }
 
 int64_t now_ns() { return SystemClock().now_ns(); }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <new>
 #include <utility>
 
+#include "base/cpu_clock.h"
 #include "base/log.h"
 #include "base/nanoseconds.h"
 #include "base/thread.h"
@@ -25,12 +25,6 @@ constexpr int64_t kMostFrame = 1 << 20, kMostAnswerFrame = 32 << 20;
 constexpr int64_t kAnswerMs = 5'000, kMostAnswerMs = 60'000;  // without a message of an answer, and for all of it
 constexpr int64_t kTurnNs = 5 * kNsPerMs;  // of its processor time, after which the others have theirs
 constexpr int64_t kRestMs = 30'000;        // that a worker beyond FloodLimits is not listened to
-
-int64_t thread_cpu_ns() {
-  timespec t{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec * kNsPerSecond + t.tv_nsec;
-}
 
 }  // namespace
 
@@ -129,7 +123,7 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
     feed.second_ns = now_ns;
     feed.n_bytes = feed.n_messages = feed.busy_ns = 0;
   }
-  const int64_t began = thread_cpu_ns(), busy_before = feed.busy_ns;
+  const int64_t began = ThreadCpuClock().now_ns(), busy_before = feed.busy_ns;
   for (int i = 0; i < kMessagesATurn && !feed.follower.asking(); ++i) {
     const auto frames = feed.heard->receive();
     if (!frames) return;
@@ -144,7 +138,7 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
       return feed.follower.restart(now_ns);
     }
     feed.follower.hear(*frames, now_ns);
-    feed.busy_ns = busy_before + thread_cpu_ns() - began;
+    feed.busy_ns = busy_before + ThreadCpuClock().now_ns() - began;
     if (feed.busy_ns - busy_before > kTurnNs) return;
   }
 }

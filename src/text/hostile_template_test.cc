@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/cpu_clock.h"
 #include "base/sanitized.h"
 #include "text/chat_template.h"
 
@@ -20,11 +21,7 @@ constexpr double kSeconds = kSanitized ? 40 : 8;  // of processor time: checked 
 constexpr size_t kStep = kSanitized ? 4 : 1;      // every fourth: the fuzzer of templates runs with a sanitizer, too
 constexpr int64_t kMemoryKib = 400 << 10;
 
-double thread_seconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double thread_seconds() { return static_cast<double>(ThreadCpuClock().now_ns()) * 1e-9; }
 
 int64_t status_kib(const std::string& name) {
   std::ifstream in("/proc/self/status");
