@@ -114,6 +114,13 @@ void add_told(Pieces& out, const ToldTokens& told, AppendToken append, const Tok
 
 }  // namespace
 
+void append_ids(std::string& out, std::span<const Token> ids) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(ids[i]);
+  }
+}
+
 void append_token_bytes(std::string& out, Token id, const Tokenizer& tokenizer) {
   std::string bytes;
   if (id < tokenizer.n_vocab()) tokenizer.append_bytes(id, true, bytes);

@@ -12,6 +12,8 @@ namespace quire {
 // where the tokenizer does not know it.
 std::string token_name(const Tokenizer& tokenizer, Token id);
 
+// 12,7: ids as JSON lists have them, without brackets.
+void append_ids(std::string& out, std::span<const Token> ids);
 // [226,128]: the token's bytes; [] where the tokenizer does not know it.
 void append_token_bytes(std::string& out, Token id, const Tokenizer& tokenizer);
 // A number that JSON has; null for NaN.

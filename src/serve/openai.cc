@@ -184,7 +184,7 @@ static void append_details(std::string& out, const UsageTotals& usage) {
 
 std::string rendered(std::span<const Token> tokens) {
   std::string out = "{\"token_ids\":[";
-  for (size_t i = 0; i < tokens.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(tokens[i]);
+  append_ids(out, tokens);
   return out + "]}";
 }
 

@@ -6,6 +6,7 @@
 #include "base/utc_time.h"
 #include "http/error_form.h"
 #include "serve/api.h"
+#include "serve/logprobs.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
 
@@ -167,9 +168,9 @@ class Writer final : public ReplyWriter {
   }
   // "context":[…],
   std::string told_context() const {
-    std::string out;
-    for (const Token id : context_) out += (out.empty() ? ",\"context\":[" : ",") + std::to_string(id);
-    if (out.empty()) return out;
+    if (context_.empty()) return {};
+    std::string out = ",\"context\":[";
+    append_ids(out, context_);
     if (reason_ != FinishReason::length && end_ >= 0) out += "," + std::to_string(end_);
     return out + "]";
   }

@@ -112,13 +112,6 @@ ApiResult<Call> tokenizer_info(const ApiRequest&, const ServeEnv& env) {
   return Answer{.body = out.dump()};
 }
 
-void append_ids(const std::vector<Token>& ids, std::string& out) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += ',';
-    out += std::to_string(ids[i]);
-  }
-}
-
 // Each with its text, or with its bytes where these are no whole code points.
 void append_pieces(const std::vector<Token>& ids, const Tokenizer& tokenizer, std::string& out) {
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -144,7 +137,7 @@ ApiResult<Call> tokenize(const ApiRequest& request, const ServeEnv& env) {
   if (request.args.flag("with_pieces", false))
     append_pieces(ids, *env.tokenizer, out);
   else
-    append_ids(ids, out);
+    append_ids(out, ids);
   return Answer{.body = out + "]}"};
 }
 
@@ -166,7 +159,7 @@ ApiResult<Call> apply_template(const ApiRequest& request, const ServeEnv& env) {
   std::string out = "{\"prompt\":";
   append_json_string(out, prompt.text);
   out += ",\"count\":" + std::to_string(prompt.tokens.size()) + ",\"tokens\":[";
-  append_ids(prompt.tokens, out);
+  append_ids(out, prompt.tokens);
   return Answer{.body = out + "]}"};
 }
 
