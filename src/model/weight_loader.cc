@@ -9,11 +9,15 @@ namespace quire {
 
 const WeightFormat& loaded_format(const HostWeight& weight, const LoadOptions& options) {
   const WeightFormat& format = options.weights != nullptr ? *fitting_format(weight, *options.weights) : *weight.format;
-  const bool is_exact = is_router(weight.name) || is_of_shares(weight.name) || weight.name == "position_embd.weight";
-  return format.rounded && is_exact ? *find_weight_format("f32") : format;
+  return format.rounded && is_exact(weight.name) ? *find_weight_format("f32") : format;
 }
 
 namespace {
+
+// That of n numbers: whatever the tensor has, if it has as many.
+std::vector<int64_t> shape_of_numbers(const HostWeight* found, int64_t n) {
+  return found != nullptr && found->n_rows() * found->n_cols() == n ? found->shape : std::vector<int64_t>{n};
+}
 
 // A product of a few columns is exact: rounding what it reads saves nothing, and no sum evens it out.
 const WeightFormat& product_format(const HostWeight& weight, const WeightFormat& loaded) {
@@ -132,18 +136,14 @@ void WeightLoader::constant(Tensor& out, int64_t n, float value) {
 }
 
 void WeightLoader::numbers(Tensor& out, const std::string& name, int64_t n) {
-  const HostWeight* found = file_.find(prefix_ + name);
-  const bool same = found != nullptr && found->n_rows() * found->n_cols() == n;
-  const HostWeight* weight = get_stored(name, same ? found->shape : std::vector<int64_t>{n});
+  const HostWeight* weight = get_stored(name, shape_of_numbers(file_.find(prefix_ + name), n));
   if (weight == nullptr) return;
   take(out, ops_.load_vector(*weight));
   took(*weight);
 }
 
 std::vector<float> WeightLoader::host_numbers(const std::string& name, int64_t n) {
-  const HostWeight* found = file_.find(prefix_ + name);
-  const bool same = found != nullptr && found->n_rows() * found->n_cols() == n;
-  const HostWeight* weight = get_stored(name, same ? found->shape : std::vector<int64_t>{n});
+  const HostWeight* weight = get_stored(name, shape_of_numbers(file_.find(prefix_ + name), n));
   if (weight == nullptr) return {};
   const WeightFormat& format = *weight->format;
   std::vector<float> out(static_cast<size_t>(n));

@@ -111,8 +111,12 @@ RowError convert_row(const std::byte* stored, const Task& task, Rows& rows, std:
 
 }  // namespace
 
+namespace {
+
+// It chooses the experts of a row, or how much of a shared unit it takes.
 bool is_router(std::string_view name) { return name.find(".ffn_gate_inp") != std::string_view::npos; }
 
+// It is of a time mix and none of its large products.
 bool is_of_shares(std::string_view name) {
   const size_t at = name.find(".time_mix_");
   if (at == std::string_view::npos) return name.find(".channel_mix_lerp_") != std::string_view::npos;
@@ -123,12 +127,17 @@ bool is_of_shares(std::string_view name) {
   return true;
 }
 
-bool is_small(const HostWeight& weight) {
+}  // namespace
+
+bool is_exact(std::string_view name) {
   constexpr std::string_view kPositions = "position_embd.weight";  // a row is added to the stream once
+  return is_router(name) || is_of_shares(name) || name == kPositions;
+}
+
+bool is_small(const HostWeight& weight) {
   constexpr int64_t kLeastColumns = 16;  // under it rows are taps of a convolution, or single numbers
   const bool is_matrix = weight.shape.size() >= 2 && weight.n_cols() >= kLeastColumns;
-  if (!is_matrix || is_of_shares(weight.name)) return true;
-  return is_router(weight.name) || weight.name.ends_with(".bias") || weight.name == kPositions;
+  return !is_matrix || is_exact(weight.name) || weight.name.ends_with(".bias");
 }
 
 const WeightFormat* fitting_format(const HostWeight& weight, const WeightFormat& wanted) {

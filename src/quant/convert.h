@@ -15,12 +15,9 @@ struct ConversionError {
   double largest = 0;   // max |new − old|
 };
 
-// Of a tensor's name: it chooses the experts of a row, or how much of a shared unit it takes.
-bool is_router(std::string_view name);
-
-// Of a tensor's name: it is of a time mix (RWKV) and none of its large products, but moves rows and makes shares of
-// them.
-bool is_of_shares(std::string_view name);
+// Of a tensor's name: what it makes is too sensible to be rounded, and it has few bytes. Routers; what of a time mix
+// (RWKV) moves rows and makes shares of them; embeddings of positions.
+bool is_exact(std::string_view name);
 
 // Vectors, biases, routers, shares of time mixes, rows of fewer than 16 numbers: few bytes that are read as they
 // are.
