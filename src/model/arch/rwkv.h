@@ -132,6 +132,16 @@ class Rwkv : public Decoder {
     return 10 * Arena::row_stride(config().n_embd) + Arena::row_stride(config().n_ff) + Arena::row_stride(rank) + 2;
   }
 
+  // out [n, n_embd] = down · relu²(up · x);  x [n, n_embd].
+  void unit_of_squares(const Tensor& out, const Tensor& x, const Mixes& mix, const Pass& pass) const {
+    const auto mark = pass.arena->mark();
+    const Tensor hidden = pass.arena->alloc_rows(x.dim(0), config().n_ff);  // [n, n_ff]
+    pass.ops->linear(hidden, x, mix.up);
+    pass.ops->gated(hidden, hidden, {}, Activation::relu2);
+    pass.ops->linear(out, hidden, mix.down);
+    pass.arena->release(mark);
+  }
+
   // The states of a layer's time mix, of its channel mix, and of its heads.
   static StateRows time_rows(const DecoderLayer& layer, const Pass& pass) {
     return state_rows(layer.state, layer.state.conv_offset, pass);

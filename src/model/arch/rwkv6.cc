@@ -133,12 +133,9 @@ void Rwkv6::channel_mix(const Tensor& out, const DecoderLayer& layer, const Tens
   const auto mark = pass.arena->mark();
   const Tensor moved = pass.arena->alloc_rows(x.dim(0), config().n_embd);  // [n, n_embd]
   const Tensor gate = pass.arena->alloc_rows(x.dim(0), config().n_embd);   // [n, n_embd]
-  const Tensor hidden = pass.arena->alloc_rows(x.dim(0), config().n_ff);   // [n, n_ff]
   const StateRows leaves = channel_rows(layer, pass), reads = read_only(leaves, pass);
   ops.short_conv(moved, x, w.channel_shifts[0], reads);
-  ops.linear(hidden, moved, w.up);
-  ops.gated(hidden, hidden, {}, Activation::relu2);
-  ops.linear(out, hidden, w.down);
+  unit_of_squares(out, moved, w, pass);
   ops.short_conv(moved, x, w.channel_shifts[1], leaves);
   ops.linear(gate, moved, w.channel_gate);
   ops.gated(out, gate, out, Activation::sigmoid);

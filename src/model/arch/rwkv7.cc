@@ -137,11 +137,8 @@ void Rwkv7::channel_mix(const Tensor& out, const DecoderLayer& layer, const Tens
   const Weights& w = weights_[static_cast<size_t>(number_of(layer))];
   const auto mark = pass.arena->mark();
   const Tensor moved = pass.arena->alloc_rows(x.dim(0), config().n_embd);  // [n, n_embd]
-  const Tensor hidden = pass.arena->alloc_rows(x.dim(0), config().n_ff);   // [n, n_ff]
   pass.ops->short_conv(moved, x, w.channel_shift, channel_rows(layer, pass));
-  pass.ops->linear(hidden, moved, w.up);
-  pass.ops->gated(hidden, hidden, {}, Activation::relu2);
-  pass.ops->linear(out, hidden, w.down);
+  unit_of_squares(out, moved, w, pass);
   pass.arena->release(mark);
 }
 
