@@ -36,6 +36,7 @@ TEST(ProcessStats, WhatIsInUseAndWhatWasFreedIsTold) {
   constexpr int kBlocks = 10'000, kBytes = 600;
   const double used = heap("used");
   std::vector<std::unique_ptr<char[]>> blocks;
+  blocks.reserve(kBlocks);
   for (int i = 0; i < kBlocks; ++i) blocks.push_back(std::make_unique<char[]>(kBytes));
   if (heap("used") < used + kBlocks * kBytes) GTEST_SKIP() << "another allocator";
   const double full = heap("used"), free = heap("free");

@@ -20,10 +20,10 @@ std::shared_ptr<const TokenTrie> letters() {
 }
 
 std::shared_ptr<const Constraint> constraint(const std::string& regex) {
-  static const std::shared_ptr<const TokenTrie> vocabulary = letters();
+  static const std::shared_ptr<const TokenTrie> kVocabulary = letters();
   auto made = compile_regex(regex, {});
   QR_CHECK(made.has_value(), made ? "" : made.error().message);
-  return std::make_shared<const Constraint>(Constraint{"", "regex", *made, vocabulary});
+  return std::make_shared<const Constraint>(Constraint{"", "regex", *made, kVocabulary});
 }
 
 Request request(int i) {
@@ -44,6 +44,7 @@ TEST(EngineMasks, BesideOthersAsAlone) {
   options.n_ctx = kCtx;
   TestEngine t(options);
   std::vector<std::shared_ptr<Heard>> heard;
+  heard.reserve(kRequests);
   for (int i = 0; i < kRequests; ++i) heard.push_back(t.submit(request(i)));
   EXPECT_EQ(t.run(), "");
   for (int i = 0; i < kRequests; ++i) {
@@ -58,6 +59,7 @@ TEST(EngineMasks, WhatCannotGoOnEndsAlone) {
   options.n_ctx = kCtx;
   TestEngine t(options);
   std::vector<std::shared_ptr<Heard>> heard;
+  heard.reserve(kRequests);
   for (int i = 0; i < kRequests; ++i) {
     Request r = request(i);
     if (i % 4 == 0) r.sampling.constraint = constraint("L{" + std::to_string(i % 3 + 1) + "}7");

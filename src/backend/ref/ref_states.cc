@@ -68,8 +68,8 @@ void scan_row(const Tensor& y, const ScanInput& in, const ScanParams& p, const P
 std::vector<double> to_length(const float* x, int64_t n, double scale) {
   double sum = kLengthEpsilon;
   for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  std::vector<double> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(x[i] * scale / std::sqrt(sum));
+  std::vector<double> out(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(i)] = x[i] * scale / std::sqrt(sum);
   return out;
 }
 
