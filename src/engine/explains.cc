@@ -103,13 +103,20 @@ Explanation Explains::explain(const Sequence& seq, int64_t now_ns) const {
   reach.known = trace.n_known;
   reach.most = cache.max_match(prefix) * cache.block_tokens();
   reach.below = below(prefix, reach.memory, reach.most);
+  const bool begins_block = reach.end() == reach.memory && reach.memory >= n_virtual;
+  const int n_part = begins_block ? trace.n_part : 0;
 
   Explanation out;
   out.n_prompt = seq.n_prompt - n_virtual;
-  out.n_memory = text(reach.memory);
-  out.n_remote = std::min(reach.below[static_cast<size_t>(TierPlace::remote)], text(reach.end()) - out.n_memory);
-  out.n_disk = text(reach.end()) - out.n_memory - out.n_remote;
+  out.n_memory = text(reach.memory + n_part);
+  out.n_remote =
+      std::min(reach.below[static_cast<size_t>(TierPlace::remote)], text(reach.end() + n_part) - out.n_memory);
+  out.n_disk = text(reach.end() + n_part) - out.n_memory - out.n_remote;
   out.block_tokens = cache.block_tokens();
+  if (n_part > 0 && out.n_memory == out.n_prompt - 1) {
+    out.cause = MissCause::whole;
+    return out;
+  }
   if (text(reach.most) == 0) {
     out.cause = MissCause::below_block;
     return out;

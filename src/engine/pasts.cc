@@ -1,6 +1,7 @@
 #include "engine/pasts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -55,6 +56,16 @@ bool Pasts::finish_virtual(Sequence& seq) {
   return true;
 }
 
+int Pasts::begin_block(Sequence& seq) {
+  if (std::exchange(seq.began_block, true) || !seq.may_match()) return 0;
+  const auto n_whole = static_cast<int>(seq.kv.table.size());
+  if (seq.n_computed != n_whole * cache_.block_tokens() || seq.kv.n_indexed != n_whole) return 0;
+  const int n = cache_.copy_part(seq.kv, prefix_of(seq));
+  seq.follows.n_copied = n;
+  seq.n_computed += n;
+  return n;
+}
+
 void Pasts::take(Sequence& seq, int n_known) {
   accounts_.reused(seq, std::max(n_known, seq.n_virtual) - std::max(seq.n_computed, seq.n_virtual));
   seq.n_computed = n_known;
@@ -73,6 +84,7 @@ void Pasts::give_back(Sequence& seq) {
   cache_.release(seq.kv);
   seq.n_computed = 0;
   seq.follows.n_copied = seq.n_restored = 0;
+  seq.began_block = false;
 }
 
 }  // namespace quire

@@ -33,6 +33,9 @@ class Pasts {
   // Behind begin, before its first row: the rest of its virtual tokens, which is no whole block. False, with nothing
   // changed, when there is no room.
   bool finish_virtual(Sequence& seq);
+  // Behind begin, before its first row: the first tokens of a block of the tree that its past goes on with, as a copy.
+  // Nobody is charged; returns how many, which n_computed counts then. At most once until give_back.
+  int begin_block(Sequence& seq);
   // Its first n_known tokens are in its table now, though it did not compute them. Virtual ones are not counted.
   void take(Sequence& seq, int n_known);
   // Takes what has become known behind what it has. REQUIRES as KvCache::extend.

@@ -200,6 +200,7 @@ void Scheduler::grant_running(bool decoding) {
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
     const bool begun = pasts_.finish_virtual(seq);
+    if (begun && !decoding) accounts_.reused(seq, pasts_.begin_block(seq));
     const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
     if (n == 0) return;
     if (begun && cache_.grow(seq.kv, seq.n_computed + n, n_running() - 1)) {
@@ -381,8 +382,9 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
       fits && !restored && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
   const bool waits = seq.follows.leader != 0 || loads;
   fits = fits && (waits || pasts_.finish_virtual(seq));
-  const int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
   if (fits && !waits && n == 0) halt_ = {Hold::step_time};
+  if (fits && n > 0 && pasts_.begin_block(seq) > 0) n = std::min(n, seq.n_pending());
   if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n, n_running())))) {
     pasts_.give_back(seq);
     return false;

@@ -32,6 +32,7 @@ struct Sequence {
   int draft_by = 0;           // whose they are: Draft::by
   int n_computed = 0;         // leading tokens whose keys and values are in the cache
   SeqKv kv;
+  bool began_block = false;  // Pasts: the beginning of a block has been looked for since it took its blocks
   // Scheduler: whose turn it is.
   bool admitted = false;  // has run before (it may wait again after preemption)
   bool preempted = false;

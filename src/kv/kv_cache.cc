@@ -77,7 +77,9 @@ int KvCache::peek(const Prefix& prefix) const {
 
 PathTrace KvCache::trace(const Prefix& prefix, const TraceLimits& limits) const {
   if (!tree_ || prefix.tokens.empty()) return {};
-  return tree_->trace(prefix, max_match(prefix), limits);
+  PathTrace out = tree_->trace(prefix, max_match(prefix), limits);
+  if (states_ != 0) out.n_part = 0;  // as copy_part
+  return out;
 }
 
 bool KvCache::make_room(const Counts& wanted, uint64_t whose) {
@@ -250,13 +252,30 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
     if (!from.table[b][g] || is_state(g)) return false;
   }
   if (!grow(to, (static_cast<int>(b) + 1) * options_.block_tokens)) return false;
+  copy_block(to.table[b], from.table[b]);
+  return true;
+}
+
+int KvCache::copy_part(SeqKv& seq, const Prefix& prefix) {
+  const auto n_had = static_cast<int>(seq.table.size()) * options_.block_tokens;
+  const int most = static_cast<int>(prefix.tokens.size()) - 1 - n_had;
+  if (!tree_ || states_ != 0 || most <= 0) return 0;
+  const PrefixTree::Part part = tree_->part(prefix, most, seq.table);
+  if (part.n_tokens == 0 || !grow(seq, n_had + part.n_tokens)) return 0;
+  copy_block(seq.table.back(), part.blocks);
+  return part.n_tokens;
+}
+
+// Of all groups. REQUIRES a block of each on both sides.
+void KvCache::copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const {
   for (size_t g = 0; g < pools_.size(); ++g) {
     const BlockPool& pool = *pools_[g];
     if (pool.block_bytes() == 0) continue;
-    const auto address = [&](const SeqKv& seq) { return pool.base() + seq.table[b][g].id() * pool.block_bytes(); };
+    const auto address = [&](const PrefixTree::Blocks& blocks) {
+      return pool.base() + blocks[g].id() * pool.block_bytes();
+    };
     std::memcpy(address(to), address(from), static_cast<size_t>(pool.block_bytes()));
   }
-  return true;
 }
 
 void KvCache::truncate(SeqKv& seq, int n_tokens) {

@@ -96,6 +96,10 @@ class KvCache {
   // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
   // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
+  // Copies the first tokens of a block that the tree has (PrefixTree::part) into a block of its own for `seq`, behind
+  // its whole blocks: those that `prefix` goes on with, all but its last at most. Returns how many; 0, with nothing
+  // changed: there is no such block or no room, or layers keep a state. REQUIRES as copy_next_block.
+  int copy_part(SeqKv& seq, const Prefix& prefix);
   // Whether the past of a sequence with n_computed tokens is lost as a whole with any block of a window or a state that
   // goes: what lies before the window has been given back already, or there is nothing but the state.
   bool parts_with_past(const SeqKv& seq, int n_computed) const;
@@ -179,6 +183,7 @@ class KvCache {
   // Whether the state at the end of `block` is one that others may look for, and so stays findable.
   bool keeps_state(const SeqKv& seq, int block) const;
   void add_states(SeqKv& seq, int n_before, int n_spare);
+  void copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const;
   // Of states in blocks [begin, end), which become findable, those that stay so and the last; the block of that, or −1.
   int choose_states(SeqKv& seq, int begin, int end) const;
   void forget_state(SeqKv& seq);

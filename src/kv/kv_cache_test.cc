@@ -61,6 +61,53 @@ TEST(KvCache, AFullHitLeavesTheLastTokenAtEveryBlockEdge) {
   }
 }
 
+//  | 100…103 | 104…107 |   known; who goes on otherwise within a block takes a copy of what is the same
+TEST(KvCache, ThePartOfABlockThatIsTheSameIsCopied) {
+  const auto cache = make_cache({.block_tokens = 4, .n_blocks = 8}, 2);
+  compute(*cache, counting(8));
+  const auto part = [&](const std::vector<Token>& tokens) {
+    SeqKv seq;
+    const Prefix mine = prefix(tokens);
+    cache->match(seq, mine);
+    const int n = cache->copy_part(seq, mine);
+    EXPECT_EQ(seq.table.size() * 4, (mine.tokens.size() - 1) / 4 * 4 + (n > 0 ? 4 : 0));
+    const auto begin = static_cast<int>(seq.table.size() - 1) * 4;
+    EXPECT_TRUE(n == 0 || cache->exclusive(seq, begin, begin + n));
+    return n;
+  };
+  EXPECT_EQ(part(counting(8)), 3) << "all but the last token";
+  EXPECT_EQ(part(counting(7)), 2);
+  EXPECT_EQ(part(counting(5)), 0) << "its last token is all that is left";
+  EXPECT_EQ(part({100, 101, 102, 103, 104, 105, 9}), 2);
+  EXPECT_EQ(part({100, 101, 102, 103, 9, 105, 106}), 0);
+  EXPECT_EQ(part({100, 101, 9}), 2);
+  const std::vector<Token> same = counting(8);
+  const Prefix salted{same, {0, 0, 1}, {}}, adapted{same, {0, 1, 0}, {}}, of_another{same, {}, {}, 0, 1};
+  SeqKv seq;
+  EXPECT_EQ(cache->match(seq, of_another), 4) << "whole blocks are shared";
+  EXPECT_EQ(cache->copy_part(seq, of_another), 0) << "what others have within a block is not told";
+  for (const Prefix& other : {salted, adapted}) {
+    SeqKv none;
+    EXPECT_EQ(cache->copy_part(none, other), 0);
+  }
+  const Extra image{5, 2, {1, 0}};
+  const Prefix with_image{same, {}, {&image, 1}};
+  SeqKv before;
+  cache->match(before, with_image);
+  EXPECT_EQ(cache->copy_part(before, with_image), 0) << "an image stands in the block";
+}
+
+TEST(KvCache, TheBlockThatIsCopiedFromMakesNoRoomForTheCopy) {
+  const auto cache = make_cache({.block_tokens = 4, .n_blocks = 2});
+  compute(*cache, counting(8));
+  SeqKv seq;
+  EXPECT_EQ(cache->match(seq, prefix(counting(8))), 4);
+  EXPECT_EQ(cache->copy_part(seq, prefix(counting(8))), 0) << "there is no third block";
+  EXPECT_EQ(seq.table.size(), 1U);
+  EXPECT_EQ(cache->n_indexed_blocks(), 2);
+  EXPECT_EQ(cache->check(), "");
+}
+
 TEST(KvCache, GrowTakesWholeBlocksAndOnlyWhatIsMissing) {
   const auto cache = make_cache({.block_tokens = 4, .n_blocks = 3});
   SeqKv seq;

@@ -60,7 +60,7 @@ uint64_t n_seeds_for(uint64_t n_wanted) {
 struct Sums {
   int n_hits = 0, n_evicted = 0, n_refused = 0, n_copied = 0, n_window_evicted = 0, n_hits_behind_a_gap = 0;
   int n_kept = 0, n_arrived = 0, n_overtaken = 0, n_given_up = 0, n_lost = 0, n_learned = 0, n_forgotten = 0;
-  int n_waits = 0, n_pinned = 0, n_pins_refused = 0;
+  int n_waits = 0, n_pinned = 0, n_pins_refused = 0, n_parts = 0;
 
   void add(const Twin& twin) {
     n_hits += twin.n_hits;
@@ -77,6 +77,7 @@ struct Sums {
     n_learned += twin.n_learned;
     n_forgotten += twin.n_forgotten;
     n_waits += twin.n_waits;
+    n_parts += twin.n_parts;
     n_pinned += twin.n_pinned;
     n_pins_refused += twin.n_pins_refused;
   }
@@ -101,6 +102,7 @@ void expect_all(const What& what, uint64_t n_wanted) {
   EXPECT_GT(sums.n_hits, what.hash_bits == 1 ? 0 : wanted / 4);
   EXPECT_GT(sums.n_refused, wanted / 4);
   EXPECT_GT(sums.n_copied, wanted / (what.pins ? 8 : 4));
+  EXPECT_GT(sums.n_parts, what.hash_bits == 1 ? 0 : wanted / 64);
   if (what.pins && what.hash_bits != 1) {
     EXPECT_GT(sums.n_pinned, wanted / 4);
     EXPECT_GT(sums.n_pins_refused, wanted / 4);

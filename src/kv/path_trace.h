@@ -26,10 +26,11 @@ struct TraceLimits {
   int n_stored = 32;      // tokens of the one that goes along longest
 };
 
-// Where a path ends among what is known. But for what match would find, which a request would report as well, nothing
+// Where a path ends among what is known. But for what a match would find, which a request would report as well, nothing
 // of it depends on what other tenants have stored: it holds only what the same tenant has put there under the same key.
 struct PathTrace {
   int n_matched = 0;  // tokens that match would find
+  int n_part = 0;     // and of a block behind them, which a copy could begin with (PrefixTree::part)
   // These, and tokens of blocks behind them that the tenant has put there, wherever they are and whatever they lack.
   int n_known = 0;
   // Of the tenant's stored path that goes along longest behind n_known tokens: how many more it has in common with the

@@ -137,15 +137,18 @@ void PrefixTree::match(const Prefix& prefix, int max_blocks, std::vector<Blocks>
   touch(deepest);
 }
 
-int PrefixTree::peek(const Prefix& prefix, int max_blocks) const {
+// To where match would end.
+PrefixTree::Walk PrefixTree::walk_matched(const Prefix& prefix, int max_blocks) const {
   Walk walk;
   walk.hash = hasher_.root(cut(prefix).key(0));
-  int n_best = 0;
+  Walk best = walk;
   while (walk.depth < max_blocks && step(prefix, walk, false)) {
-    if (windows_whole(walk)) n_best = walk.depth;
+    if (windows_whole(walk)) best = walk;
   }
-  return n_best;
+  return best;
 }
+
+int PrefixTree::peek(const Prefix& prefix, int max_blocks) const { return walk_matched(prefix, max_blocks).depth; }
 
 int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& table, int n_known) {
   Walk walk;

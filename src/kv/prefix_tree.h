@@ -83,6 +83,17 @@ class PrefixTree {
   // what `table` has to come from match or insert with the same prefix.
   void match(const Prefix& prefix, int max_blocks, std::vector<Blocks>& table);
 
+  // Of the resident blocks that could stand behind those of `table`, one that the same tenant has put there under the
+  // same key and whose first tokens are those of `prefix`, as many as possible, of equal ones the last used; and how
+  // many these are: at most max_tokens, less than a block and at least a quarter of one. Looks at the 64 newest. Not
+  // among them: blocks with extras. Counts as a use. REQUIRES as match. Within a block nobody is told what others have
+  // stored: a prompt could be guessed token by token.
+  struct Part {
+    int n_tokens = 0;
+    Blocks blocks;  // of all groups; empty where n_tokens is 0
+  };
+  Part part(const Prefix& prefix, int max_tokens, const std::vector<Blocks>& table);
+
   // How many blocks match would find; takes nothing and counts as no use.
   int peek(const Prefix& prefix, int max_blocks) const;
 
@@ -196,6 +207,9 @@ class PrefixTree {
   bool windows_whole(const Walk& at) const;
   // One block further; false where the path ends, in memory or `beyond` it.
   bool step(const Prefix& prefix, Walk& at, bool beyond) const;
+  // Of part(): the block's node, or kNone, where `end` is where the path ends; and how many tokens.
+  int32_t find_part(const Prefix& prefix, int max_tokens, const Walk& end, int& n_tokens) const;
+  Walk walk_matched(const Prefix& prefix, int max_blocks) const;
   int32_t nearest_sibling(const Prefix& prefix, const Walk& end, const TraceLimits& limits, int& n_common) const;
   std::string check_node(int32_t id) const;
 

@@ -33,7 +33,9 @@ int32_t PrefixTree::nearest_sibling(const Prefix& prefix,
 
 PathTrace PrefixTree::trace(const Prefix& prefix, int max_blocks, const TraceLimits& limits) const {
   PathTrace out;
-  out.n_matched = peek(prefix, max_blocks) * block_tokens_;
+  const Walk matched = walk_matched(prefix, max_blocks);
+  out.n_matched = matched.depth * block_tokens_;
+  find_part(prefix, static_cast<int>(prefix.tokens.size()) - 1 - out.n_matched, matched, out.n_part);
   Walk end, next;
   next.hash = hasher_.root(cut(prefix).key(0));
   while (next.depth < max_blocks && step(prefix, next, true)) {

@@ -185,10 +185,10 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool streams_on = streams && n_heard >= 1 && n_heard <= n_tokens && n_tokens <= 1 + guesses &&
                           now->second.n_computed == was.n_computed + n_heard;
   const bool stays = streams_on || (was.running && !streams && hit == was.n_computed);
-  // Who enters starts behind whole blocks that were found; so does who waited for another to compute them.
+  // Who enters starts behind blocks that were found, and a copy of part of one; so does who waited for another to
+  // compute them.
   const bool back = was.running && !preempted && hit < was.n_computed;
-  const bool all_but_one = hit == was.n_tokens - 1;  // whole blocks, and a copy of the rest
-  const bool enters = !back && hit >= 0 && (hit % knobs_.block_tokens == 0 || all_but_one);
+  const bool enters = !back && hit >= 0 && (hit == 0 || knobs_.prefix_cache);
   // All but its last token came from a tier, and it streams on at once.
   const bool resumes = knobs_.tier_blocks + knobs_.remote_blocks > 0 && n_heard >= 1 && n_heard <= n_tokens &&
                        n_tokens <= 1 + guesses && now->second.n_computed - n_heard == was.n_tokens - 1;
@@ -359,7 +359,7 @@ void Books::check_hit(const Stream& stream) {
   if (n_cached == 0) return;
   const int n_prompt = stream.usage.n_prompt;
   if (!knobs_.prefix_cache) fail(stream.name() + " has a prefix hit without a prefix cache");
-  if ((n_cached % knobs_.block_tokens != 0 && n_cached != n_prompt - 1) || n_cached >= n_prompt) {
+  if (n_cached >= n_prompt) {
     return fail(stream.name() + " has " + std::to_string(n_cached) + " of " + std::to_string(n_prompt) +
                 " tokens cached");
   }
