@@ -36,7 +36,7 @@ bool Loads::ask(Sequence& seq, int64_t now_ns) {
   const KvCache& cache = uses_.pasts.cache();
   const Prefix prefix = uses_.pasts.prefix_of(seq);
   const auto n_have = static_cast<int>(seq.kv.table.size());
-  const int most = (static_cast<int>(seq.tokens.size()) - 1) / cache.block_tokens();
+  const int most = cache.max_fetch(prefix);
   if (n_have >= most) return false;
   const std::vector<Hash128> names = cache.names(prefix);
   const auto rest = std::span(names).subspan(static_cast<size_t>(n_have), static_cast<size_t>(most - n_have));
@@ -87,11 +87,9 @@ bool Loads::choose(Sequence& seq, int64_t now_ns) {
 // False: there is nothing to wait for. Fetched is what was chosen, whatever else the tree knows of.
 bool Loads::fetch(Sequence& seq, int64_t now_ns) {
   Load& load = *seq.load;
-  Prefix prefix = uses_.pasts.prefix_of(seq);
-  const size_t n_chosen =
-      (static_cast<size_t>(load.first) + load.path.size()) * static_cast<size_t>(uses_.pasts.cache().block_tokens());
-  prefix.tokens = prefix.tokens.first(std::min(prefix.tokens.size(), n_chosen + 1));
-  const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, load.run);
+  const Prefix prefix = uses_.pasts.prefix_of(seq);
+  const int n_chosen = load.first + static_cast<int>(load.path.size());
+  const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, n_chosen, load.run);
   if (below == KvCache::Below::loading) return now_ns < load.give_up_ns;
   if (below != KvCache::Below::begun) return false;
   load.read = read(prefix, load);

@@ -158,17 +158,17 @@ KvCache::Counts KvCache::wanted_of_run(int n_before, int n) const {
 }
 
 // Making room may cost nodes that are elsewhere, so what is missing is asked again behind it.
-KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out) {
+KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, int max_blocks, Fetch& out) {
   out = Fetch();
   if (!tree_ || prefix.tokens.empty()) return Below::nothing;
-  PrefixTree::Missing missing = tree_->missing(prefix, max_match(prefix), seq.table);
+  PrefixTree::Missing missing = tree_->missing(prefix, max_blocks, seq.table);
   if (missing.loading) return Below::loading;
   if (missing.nodes.empty()) return Below::nothing;
   Fetch run(*tree_, seq.table);
   for (const int32_t node : missing.between) run.hold(node);
   const int n_before = run.n_before();
   if (!make_room(wanted_of_run(n_before, static_cast<int>(missing.nodes.size())), seq.whose)) return Below::no_room;
-  missing = tree_->missing(prefix, max_match(prefix), seq.table);
+  missing = tree_->missing(prefix, max_blocks, seq.table);
   const auto n = static_cast<int>(missing.nodes.size());
   if (n == 0) return Below::nothing;
   for (int i = 0; i < n; ++i) {

@@ -79,10 +79,10 @@ class KvCache {
   }
   int n_retained_blocks() const { return tree_ ? tree_->retentions().n_raised() : 0; }
   int n_most_retained_blocks() const { return tree_ ? options_.retention.n_blocks : 0; }
-  // Takes room for what a tier has of `prefix` behind the blocks of `seq`, all up to where a match would end then, into
-  // `out`. REQUIRES nothing in `seq` but what match and extend found; the cache outlives `out`.
+  // Takes room for what a tier has of the first max_blocks blocks of `prefix` behind those of `seq`, all of it, into
+  // `out`. REQUIRES at most max_fetch, nothing in `seq` but what match and extend found; the cache outlives `out`.
   enum class Below : uint8_t { nothing, loading, no_room, begun };  // loading: somebody fetches the next block already
-  Below fetch(const SeqKv& seq, const Prefix& prefix, Fetch& out);
+  Below fetch(const SeqKv& seq, const Prefix& prefix, int max_blocks, Fetch& out);
   // A tier says what it has of the blocks of `prefix` from `begin` on, of which groups, and asks for their names
   // (PrefixTree).
   int learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups);
@@ -156,6 +156,12 @@ class KvCache {
   // Blocks that a match may take at most. The last token is always left to compute, or there would be no logits.
   int max_match(const Prefix& prefix) const {
     return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
+  }
+  // Blocks that are worth bringing at most: up to where a match may end, and one that copy_part copies from behind it.
+  // Of windows not that: what a row behind it reads is not all that one before it does.
+  int max_fetch(const Prefix& prefix) const {
+    const bool copies = n_groups() == 1 && options_.block_tokens > 1;
+    return copies ? static_cast<int>(prefix.tokens.size()) / options_.block_tokens : max_match(prefix);
   }
 
  private:

@@ -51,7 +51,7 @@ inline std::string Twin::oldest_elsewhere() {
 
 // What is elsewhere behind what `seq` has, as far as it goes; `loading`: the first is on its way.
 inline std::vector<std::string> Twin::expected_missing(const Seq& seq, bool& loading) const {
-  const int most = (static_cast<int>(seq.tokens.size()) - 1) / knobs_.block_tokens;
+  const int most = cache_->max_fetch(seq.prefix());
   std::vector<std::string> out;
   loading = false;
   for (int b = 1; b <= most; ++b) {
@@ -71,7 +71,7 @@ inline void Twin::fetch(const Seq& seq) {
   std::vector<std::string> missing = expected_missing(seq, loading);
   const auto n = static_cast<int>(missing.size());
   Run run;
-  const KvCache::Below found = cache_->fetch(seq.kv, seq.prefix(), run.fetch);
+  const KvCache::Below found = cache_->fetch(seq.kv, seq.prefix(), cache_->max_fetch(seq.prefix()), run.fetch);
   n_waits += found == KvCache::Below::loading ? 1 : 0;
   if (exact()) {
     ASSERT_EQ(found == KvCache::Below::loading, loading);
