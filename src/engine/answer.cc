@@ -64,9 +64,9 @@ bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
   return true;
 }
 
-}  // namespace
-
-bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) {
+// Takes the next token of `seq`. True when the sequence ends: `end` says how, and the token is part of the answer
+// unless it is a stop id or an error's. What the request's own rules throw is its error.
+bool take_token(Sequence& seq, Sampled& sampled, bool accepted, const Taking& how, Ended& end) {
   if (fails(seq, sampled, end)) return true;
   if (seq.first_token_ns < 0) seq.first_token_ns = how.now_ns;
   const Request& request = seq.request;
@@ -78,7 +78,7 @@ bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) 
   const bool stopped = accept(seq, sampled, end);
   if (end.finish == Finish::error) return true;
   seq.tokens.push_back(sampled.token);
-  how.emit(seq, sampled);
+  how.emit(seq, sampled, accepted);
   if (stopped) {
     end.finish = Finish::stop;
     return true;
@@ -87,14 +87,17 @@ bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end) 
   return seq.n_generated() >= request.max_tokens || static_cast<int>(seq.tokens.size()) >= how.n_ctx;
 }
 
+}  // namespace
+
 Taken take_tokens(const Grant& grant, std::span<Sampled> rows, const Taking& how, Ended& end) {
   Sequence& seq = *grant.seq;
   Taken out;
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t n_before = seq.tokens.size();
-    out.over = take_token(seq, rows[i], how, end);
     const bool next_counts = i + 1 < rows.size() && static_cast<int>(i) + 1 < seq.n_checked;
-    if (seq.tokens.size() == n_before || !next_counts || rows[i].token != seq.draft[i]) break;
+    const bool accepted = next_counts && rows[i].token == seq.draft[i];
+    out.over = take_token(seq, rows[i], accepted, how, end);
+    if (seq.tokens.size() == n_before || !accepted) break;
     ++out.n_accepted;
     if (out.over) break;
   }

@@ -22,18 +22,14 @@ struct Ended {
 // What failed, in one text. Where there is no memory to say it, that is said (kNoMemory).
 std::string failure(std::initializer_list<std::string_view> parts) noexcept;
 
-// Is told every token that is part of an answer.
-using EmitToken = std::function<void(Sequence&, Sampled&)>;
+// Is told every token that is part of an answer, and whether it is a guess that came true.
+using EmitToken = std::function<void(Sequence&, Sampled&, bool accepted)>;
 
 struct Taking {
   int n_ctx;  // tokens that a sequence may come to
   int64_t now_ns;
   const EmitToken& emit;
 };
-
-// Takes the next token of `seq`. True when the sequence ends: `end` says how, and the token is part of the answer
-// unless it is a stop id or an error's. What the request's own rules throw is its error.
-bool take_token(Sequence& seq, Sampled& sampled, const Taking& how, Ended& end);
 
 struct Taken {
   int n_accepted = 0;  // of the grant's guesses

@@ -118,6 +118,7 @@ Drafted run(EngineOptions options, int n_blocks, const std::vector<Guess>& guess
     for (size_t i = 0; i < sinks.size(); ++i) {
       EXPECT_EQ(sinks[i]->heard.answer, truth()[i]) << "request " << i << " " << sinks[i]->heard.error;
       EXPECT_EQ(sinks[i]->heard.n_finish, 1);
+      EXPECT_EQ(sinks[i]->heard.n_accepted, sinks[i]->heard.usage.cost.n_accepted) << "request " << i;
     }
   }
   const Snapshot end = t.engine->snapshot();

@@ -322,9 +322,10 @@ void LoopEngine::tell_progress(const Plan& plan) {
   }
 }
 
-void LoopEngine::emit(Sequence& seq, Sampled& sampled) {
+void LoopEngine::emit(Sequence& seq, Sampled& sampled, bool accepted) {
   event_.id = sampled.token;
   event_.logprob = sampled.logprob;
+  event_.accepted = accepted;
   std::swap(event_.top, sampled.top);
   counts_.n_generated_tokens += seq.request.pool == Pool::none ? 1 : 0;  // vectors are no tokens
   decided(EngineDecision::Kind::token, seq.id, event_.id);
@@ -410,7 +411,8 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
     scheduler_.charge_stages(laps_.step());
     pass_.emit_prompts();
     tell_progress(plan);
-    scheduler_.commit(pass_.sampled(), now, [this](Sequence& seq, Sampled& s) { emit(seq, s); }, ended_);
+    const auto told = [this](Sequence& seq, Sampled& s, bool accepted) { emit(seq, s, accepted); };
+    scheduler_.commit(pass_.sampled(), now, told, ended_);
   }
   for (Ended& ended : ended_) finish(std::move(ended), now);
   laps_.lap(Stage::commit);

@@ -71,7 +71,7 @@ class LoopEngine final : public Engine {
     finish({std::move(seq), Finish::error, std::string(kNoMemory)}, now_ns);
   }
   bool refuse_late(int64_t now_ns);
-  void emit(Sequence& seq, Sampled& sampled);
+  void emit(Sequence& seq, Sampled& sampled, bool accepted);
   void finish(Ended ended, int64_t now_ns);
   void record(EngineInput::Kind kind, SeqId seq, int64_t time_ns, const Request* request = nullptr) {
     if (env_.recorder != nullptr) env_.recorder->record({kind, seq, time_ns, request});

@@ -118,7 +118,8 @@ struct TokenEvent {
   Token id = -1;
   float logprob = 0.0F;
   std::vector<TopLogprob> top;
-  bool prompt = false;  // a token of the prompt, where sampling.n_prompt_logprobs asks for them: all but the first
+  bool prompt = false;    // a token of the prompt, where sampling.n_prompt_logprobs asks for them: all but the first
+  bool accepted = false;  // a guess that came true; Cost::n_accepted counts these
   // ≥ 0: no token; so many of the prompt's are computed or were cached. Rising; the first says what was cached, before
   // anything is computed, the last one comes before the answer's first token.
   int n_done = -1;

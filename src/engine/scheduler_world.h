@@ -63,7 +63,7 @@ struct World {
     EXPECT_LE(n_tokens, options.step_tokens);
     std::vector<Ended> ended;
     if (!plan.grants.empty()) scheduler->advance();
-    scheduler->commit(sampled, step_ns, [](Sequence&, Sampled&) {}, ended);
+    scheduler->commit(sampled, step_ns, [](Sequence&, Sampled&, bool) {}, ended);
     return out;
   }
   std::string who(std::span<const std::unique_ptr<Sequence>> seqs) const {

@@ -290,6 +290,7 @@ class Heard final : public EventSink {
     answer.tokens.push_back(event.id);
     answer.logprobs.push_back(event.logprob);
     n_top = event.top.size();
+    n_accepted += event.accepted ? 1 : 0;
   }
   void on_finish(SeqId id, Finish finish, const Usage& used, const std::string& message) override {
     ++n_finish;
@@ -304,7 +305,7 @@ class Heard final : public EventSink {
   Usage usage;
   std::string error;
   SeqId seq = 0;
-  int n_finish = 0;
+  int n_finish = 0, n_accepted = 0;
   size_t n_top = 0;
 };
 

@@ -52,7 +52,7 @@ struct World {
     }
     std::vector<Ended> ended;
     scheduler->advance();
-    scheduler->commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
+    scheduler->commit(sampled, 0, [](Sequence&, Sampled&, bool) {}, ended);
     for (const Ended& e : ended) order_of_ends.push_back(e.seq->id);
     return out;
   }

@@ -23,7 +23,7 @@ std::map<uint64_t, int> granted(World& w, int n_steps) {
     }
     std::vector<Ended> ended;
     w.scheduler->advance();
-    w.scheduler->commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
+    w.scheduler->commit(sampled, 0, [](Sequence&, Sampled&, bool) {}, ended);
   }
   return out;
 }

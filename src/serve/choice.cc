@@ -166,6 +166,7 @@ bool Choice::take_text(Delta& out) {
 void Choice::gather() {
   if (!next_text(fresh_)) return;
   if (!hold(bytes_of(fresh_))) return;
+  whole_.n_points = fresh_.n_points;
   whole_.parts.append(fresh_.parts);
   for (TokenText& token : fresh_.tokens) whole_.tokens.push_back(std::move(token));
 }
@@ -176,6 +177,7 @@ bool Choice::next_text(Delta& out) {
   told_bytes_ += std::ssize(piece_.text);
   out.tokens = std::move(piece_.tokens);
   out.n_tokens = n_tokens_;
+  out.n_points = piece_.n_points;
   out.parts.clear();
   parser_.push(piece_.text, out.parts);
   if (ended_ && !parse_ended_) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "serve/prompt_tokens.h"
 #include "text/detok.h"
@@ -101,6 +102,10 @@ constexpr TokenColumn kColumns[] = {
      [](std::string& out, const TokenText& t, size_t, const Tokenizer&) { out += std::to_string(t.text_at); }},
 };
 
+void append_place(std::string& out, const TokenText& token) {
+  out += "{\"text_offset\":" + std::to_string(token.text_at) + ",\"length\":" + std::to_string(token.n_points) + "}";
+}
+
 void add_told(Pieces& out, const ToldTokens& told, AppendToken append, const Tokenizer& tokenizer) {
   const size_t n_prompt = told.prompt != nullptr ? told.prompt->size() : 0;
   out.add_list(n_prompt + told.choice->whole.tokens.size(),
@@ -181,6 +186,17 @@ void append_completion_logprobs(std::string& out, std::span<const TokenText> tok
   out += "]}";
 }
 
+void append_accepted(std::string& out, const Delta& delta) {
+  out += "\"accepted\":[";
+  bool first = true;
+  for (const TokenText& token : delta.tokens) {
+    if (!token.accepted) continue;
+    if (!std::exchange(first, false)) out += ',';
+    append_place(out, token);
+  }
+  out += "],\"text_length\":" + std::to_string(delta.n_points);
+}
+
 void add_logprob_list(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer) {
   add_told(out, {nullptr, 0, std::move(choice)}, &append_listed, tokenizer);
 }
@@ -197,6 +213,19 @@ void add_completion_logprobs(Pieces& out, const ToldTokens& told, const Tokenize
     add_told(out, told, column.append, tokenizer);
   }
   out.add("]}");
+}
+
+void add_accepted(Pieces& out, std::shared_ptr<const ChoiceResult> choice) {
+  std::vector<size_t> which;
+  const auto& tokens = choice->whole.tokens;
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i].accepted) which.push_back(i);
+  const std::string end = "],\"text_length\":" + std::to_string(choice->whole.n_points);
+  const size_t n = which.size();
+  out.add("\"accepted\":[").add_list(n, [which = std::move(which), choice](size_t i, std::string& text) {
+    append_place(text, choice->whole.tokens[which[i]]);
+  });
+  out.add(end);
 }
 
 void add_prompt_logprobs(Pieces& out, std::shared_ptr<PromptTokens> prompt, int n_top, const Tokenizer& tokenizer) {

@@ -27,6 +27,10 @@ void append_chat_logprobs(std::string& out, std::span<const TokenText> tokens, c
 // and the largest ones, under distinct names. A logprob that is NaN is null, its map too.
 void append_completion_logprobs(std::string& out, std::span<const TokenText> tokens, const Tokenizer& tokenizer);
 
+// "accepted":[{"text_offset":12,"length":5},…],"text_length":25: of the tokens those that were guessed, where their
+// text lies in the choice's and how much there is of that by now, in code points.
+void append_accepted(std::string& out, const Delta& delta);
+
 // --- of whole answers, made as they are written ---
 
 // The tokens of a choice: those of its prompt where they are told with it, then its own.
@@ -39,6 +43,8 @@ struct ToldTokens {
 void add_logprob_list(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer);
 void add_chat_logprobs(Pieces& out, std::shared_ptr<const ChoiceResult> choice, const Tokenizer& tokenizer);
 void add_completion_logprobs(Pieces& out, const ToldTokens& told, const Tokenizer& tokenizer);
+// What append_accepted says.
+void add_accepted(Pieces& out, std::shared_ptr<const ChoiceResult> choice);
 // [null,{"15":{"logprob":-0.5,"decoded_token":" a"}},…]: per token of a prompt itself and the n_top largest; null for
 // the first.
 void add_prompt_logprobs(Pieces& out, std::shared_ptr<PromptTokens> prompt, int n_top, const Tokenizer& tokenizer);

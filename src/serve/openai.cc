@@ -113,6 +113,7 @@ ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& e
   job.tells_progress = job.stream && args.flag("return_progress", false);
   QR_TRY(OpenaiCommon common, read_stream_options(args, request.reading, job.stream));
   common.timings = args.flag("timings_per_token", false);
+  common.accepted = job.want_ids = args.flag("return_accepted", false);
   return common;
 }
 
@@ -210,6 +211,7 @@ OpenaiWriter::OpenaiWriter(Form form, const ServeEnv& env, const Job& job, const
       prompt_logprobs_by_choice_(form.prompt_logprobs_by_choice),
       n_prompt_logprobs_(job.generation.sampling.n_prompt_logprobs),
       timings_(common.timings),
+      accepted_(common.accepted),
       verbose_(common.verbose) {
   std::string rest = "\",\"created\":" + std::to_string(job.name.created_s) + ",\"model\":";
   append_json_string(rest, answering_model(env, job.generation));
@@ -263,6 +265,7 @@ void OpenaiWriter::delta(int choice, const Delta& delta, std::string& out) {
   append_delta(choice, delta, out);
   out += ",\"logprobs\":";
   append_logprobs(choice, delta.tokens, out);
+  if (accepted_) append_accepted(out += ',', delta);
   const std::string more = timings_ ? ",\"timings\":" + running_.so_far(delta.n_tokens).dump() : "";
   close_chunk("null", delta.n_tokens, more, out);
 }
@@ -307,6 +310,7 @@ Pieces OpenaiWriter::body(std::vector<ChoiceResult> choices, const UsageTotals& 
     add_whole(choice, out);
     out.add(",\"logprobs\":");
     add_logprobs(choice, out);
+    if (accepted_) add_accepted(out.add(","), choice);
     if (n_prompt_logprobs_ >= 0 && prompt_logprobs_by_choice_) add_prompt(choice, out);
     out.add(",\"finish_reason\":\"" + std::string(finish_name(choice->ending.reason)) + "\"}");
   }

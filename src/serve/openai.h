@@ -16,6 +16,7 @@ struct OpenaiCommon {
   bool include_usage = false;
   bool continuous_usage = false;  // each chunk says how many tokens there are so far
   bool timings = false;           // llama.cpp's: how long it takes, in each chunk and in the answer
+  bool accepted = false;          // each choice says which of its tokens were guessed
   std::string verbose{};          // JSON that the answer shows as "__verbose"; empty: nothing is
 };
 ApiResult<OpenaiCommon> read_openai(const ApiRequest& request, const ServeEnv& env, Job& job);
@@ -93,7 +94,7 @@ class OpenaiWriter : public ReplyWriter {
   const int n_choices_;
   const bool want_logprobs_, include_usage_, continuous_usage_, include_cost_, prompt_logprobs_by_choice_;
   const int n_prompt_logprobs_;
-  const bool timings_;
+  const bool timings_, accepted_;
   std::string verbose_;  // until it has been told
   RunningTimings running_;
   int64_t n_prompt_ = 0;

@@ -76,7 +76,7 @@ ApiResult<void> read_prompt_body(const ApiRequest& request, const ServeEnv& env,
     return refuse(bad_field("prompt", "and messages cannot both be given: a body has one prompt"));
   QR_TRY_VOID(read_openai(request, env, job));
   const Generation read = std::move(job.generation);
-  job.stream = job.include_cost = false;
+  job.stream = job.include_cost = job.want_ids = false;
   job.generation = {};
   job.generation.sampling.seed = read.sampling.seed;
   job.generation.prompt_only = job.generation.ignore_eos = true;

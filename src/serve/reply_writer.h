@@ -25,16 +25,19 @@ struct Ending {
   int64_t n_tokens = 0;       // of the choice, as its usage counts them
 };
 
-struct TokenText {  // for clients that asked for logprobs
+struct TokenText {  // for clients that asked for logprobs, ids or what was guessed
   Token id = -1;
   float logprob = 0.0F;         // NaN: the first of a prompt, which has none
   std::vector<TopLogprob> top;  // falling
   int64_t text_at = 0;          // code points of the choice's text before this token
+  int n_points = 0;             // of its own: those that it completes
+  bool accepted = false;        // a guess that came true
 };
 struct Delta {
   AnswerParts parts;
   std::vector<TokenText> tokens;
   int64_t n_tokens = 0;  // of the choice so far
+  int64_t n_points = 0;  // code points of its text so far, as the model wrote it
 };
 // A JSON string of all parts of the kind.
 void append_joined(std::string& out, const AnswerParts& parts, PartKind kind);

@@ -132,6 +132,7 @@ constexpr Field kNoProgress[] = {unsupported("return_progress", "false"), unsupp
 
 constexpr Field kOpenai[] = {
     flag_field("return_progress"),
+    flag_field("return_accepted"),
     flag_field("timings_per_token"),
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),

@@ -85,6 +85,7 @@ class FakeEngine final : public Engine {
   Script script;
   EngineOptions options_;
   int tokens_per_step = 1;  // of each sequence
+  int accepted_every = 0;   // so many-th token of an answer is a guess that came true; 0: none is
   int step_us = 0;
   int n_cached = 0, n_disk = 0;
   int64_t queue_ns = 0;     // what it predicts
@@ -245,6 +246,7 @@ class FakeEngine final : public Engine {
       for (int k = 0; k < s.request.sampling.n_logprobs; ++k)
         event.top.push_back({kFirstByte + 'A' + k, -0.5F * static_cast<float>(k)});
       ++s.n_out;
+      event.accepted = accepted_every > 0 && s.n_out % accepted_every == 0;
       ++stats_.n_generated_tokens;
       const bool ends = s.request.end != nullptr && s.request.end->accept(event.id);
       s.sink->on_token(id, event);

@@ -17,7 +17,7 @@ void TextStream::push(const TokenEvent& event) {
   // A token of which all text lies behind the cut is not part of the answer.
   const bool dropped = stopped_ && begin >= n_points_ && !fresh_.empty();
   if (options_.want_tokens && !dropped)
-    entries_.push_back({{event.id, event.logprob, event.top, begin}, std::max(begin, n_points_)});
+    entries_.push_back({{event.id, event.logprob, event.top, begin, 0, event.accepted}, std::max(begin, n_points_)});
 }
 
 void TextStream::add_text(std::string_view text, bool may_stop) {
@@ -63,11 +63,15 @@ bool TextStream::take(TextPiece& out) {
   const size_t n_held = all || options_.stops == nullptr ? 0 : options_.stops->held_bytes(state_);
   const size_t n_free = buffer_.size() - n_held;
   const int64_t until = n_points_ - count_points(std::string_view(buffer_).substr(n_free));
+  out.n_points = until;
   out.text.assign(buffer_, 0, n_free);
   buffer_.erase(0, n_free);
   const auto keep =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return !all && e.end > until; });
-  for (auto it = entries_.begin(); it != keep; ++it) out.tokens.push_back(std::move(it->token));
+  for (auto it = entries_.begin(); it != keep; ++it) {
+    it->token.n_points = static_cast<int>(std::min(it->end, n_points_) - it->token.text_at);
+    out.tokens.push_back(std::move(it->token));
+  }
   entries_.erase(entries_.begin(), keep);
   return !out.text.empty() || !out.tokens.empty();
 }

@@ -16,13 +16,14 @@ namespace quire {
 struct TextPiece {
   std::string text;  // whole code points
   std::vector<TokenText> tokens;
+  int64_t n_points = 0;  // code points of all text up to the end of this
 };
 
 struct TextStreamOptions {
   std::shared_ptr<const StopStrings> stops;  // may be null
   bool include_stop = false;                 // the stop string stays in the text
   bool show_special = false;
-  bool want_tokens = false;  // keep logprobs
+  bool want_tokens = false;  // they are told beside their text
   int min_tokens = 0;        // so many tokens neither end nor begin a stop string
 };
 

@@ -117,8 +117,9 @@ class Stream:
 
 
 class Played(LocalServer):
-    """`answers`: the last message to a list of steps: ('think', text), ('text', text), 'gate' (waits for a release), 'cut' (the
-    connection breaks; the answer goes on), ('error', text). What was asked is in `asked`, streams that were ended in `ended`."""
+    """`answers`: the last message to a list of steps: ('think', text), ('text', text), ('guessed', text, places of guessed tokens,
+    characters so far), 'gate' (waits for a release), 'cut' (the connection breaks; the answer goes on), ('error', text). What was
+    asked is in `asked`, streams that were ended in `ended`."""
 
     def __init__(self, answers):
         self.answers, self.asked, self.ended, self.streams = answers, [], [], {}
@@ -142,6 +143,9 @@ class Played(LocalServer):
                     stream.delta(reasoning_content=step[1])
                 elif step[0] == 'text':
                     stream.delta(content=step[1])
+                elif step[0] == 'guessed':
+                    stream.say({'choices': [{'index': 0, 'delta': {'content': step[1]}, 'finish_reason': None, 'text_length': step[3],
+                                             'accepted': [{'text_offset': at, 'length': n} for at, n in step[2]]}]})
                 elif step[0] == 'error':
                     stream.events.append(f'id: {len(stream.events) + 1}\nevent: error\ndata: ' +
                                          json.dumps({'error': {'message': step[1]}}) + '\n\n')
@@ -151,7 +155,8 @@ class Played(LocalServer):
         with self.lock:
             stream.say({'choices': [{'index': 0, 'delta': {}, 'finish_reason': 'stop'}]})
             stream.say({'choices': [], 'usage': {'prompt_tokens': 40, 'completion_tokens': 20,
-                                                 'prompt_tokens_details': {'cached_tokens': 30}}})
+                                                 'prompt_tokens_details': {'cached_tokens': 30},
+                                                 'completion_tokens_details': {'accepted_prediction_tokens': 7}}})
             stream.say('[DONE]')
             stream.over = True
             self.lock.notify_all()

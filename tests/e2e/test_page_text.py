@@ -123,6 +123,43 @@ result = page.execute_async_script("""
 assert result is True, result
 ''')
 
+    def test_what_was_guessed_is_tinted(self):
+        # Behind a thought of ten characters, over two chunks, inside marks, in code, behind a formula, past a surrogate pair.
+        text = 'A **bold word** 😀 end\n\n$x^2$ then\n\n```py\nif a < b:\n    go()\n```\n\n| one | two |\n|---|---|\n| 1 | 2 |\n'
+        places = [(10 + text.index(t), len(t)) for t in ('bold', ' word** 😀', 'end', 'then', 'if a', 'go()', 'two ')]
+        cut = text.index('end') + 1
+        steps = [('guessed', '', [(3, 4)], 10), ('guessed', text[:cut], places[:2], 10 + cut),
+                 ('guessed', text[cut:], places[2:], 10 + len(text))]
+        self.play({'guess': steps}, r'''
+def tinted():
+    return "|".join(js("""return [...(CSS.highlights.get('guessed') ?? [])].map((s) => {
+        const range = new Range();
+        range.setStart(s.startContainer, s.startOffset);
+        range.setEnd(s.endContainer, s.endOffset);
+        return range.toString();
+    })"""))
+def tick():
+    click("#show-settings")
+    click("#guessed")
+    click("#settings .close")
+def colour(theme):
+    return js("document.documentElement.dataset.theme = arguments[0];"
+              "return getComputedStyle(document.querySelector('#log .text'), '::highlight(guessed)').backgroundColor", theme)
+ask("guess")
+done()
+assert tinted() == "" and "guessed" not in by("#log .figures").text
+tick()
+want = "bold| word| 😀|nd|then|if| a|go|()|two"
+assert tinted() == want, tinted()
+assert "7 guessed ahead" in by("#log .figures").text
+page.refresh()
+wait(lambda: tinted() == want)
+assert by("#log .assistant strong").get_attribute("innerHTML") == "bold word"  # nothing was put around it
+assert len({colour("light"), colour("dark"), "rgba(0, 0, 0, 0)"}) == 3, colour("dark")
+tick()
+assert tinted() == ""
+''')
+
 
 if __name__ == '__main__':
     unittest.main()

@@ -216,6 +216,31 @@ class Speculation(unittest.TestCase):
             return sum(accepted), server.get('/metrics')[2]
         finally:
             self.assertEqual(server.stop(), 0)
+    def test_which_tokens_were_guessed_is_told(self):
+        n_all = 0
+        for options in (('--draft', DRAFT, '--spec-depth', '4'), ('--spec', 'ngram', '--spec-depth', '6')):
+            server = Server(*options, path=BUNDLED)
+            try:
+                for i in range(8):
+                    asked = body(i, return_accepted=True)
+                    whole = ask(server, i, return_accepted=True)
+                    chunks = server.events(CHAT, {**asked, 'stream_options': {'include_usage': True}})[:-1]
+                    for choices, usage in (([whole['choices'][0]], whole['usage']),
+                                           ([c['choices'][0] for c in chunks if c['choices']], chunks[-1]['usage'])):
+                        told = [place for choice in choices for place in choice.get('accepted', [])]
+                        text = ''.join((c['delta'] if 'delta' in c else c['message']).get('content') or '' for c in choices)
+                        n = usage.get('completion_tokens_details', {}).get('accepted_prediction_tokens', 0)
+                        self.assertEqual(len(told), n)
+                        self.assertEqual(text, texts(self.truth)[i])
+                        self.assertEqual([c['text_length'] for c in choices if 'text_length' in c][-1], len(text))
+                        for place, after in zip(told, told[1:] + [{'text_offset': len(text)}]):
+                            self.assertLessEqual(place['text_offset'] + place['length'], after['text_offset'])
+                        n_all += n
+                self.assertNotIn('"accepted"', json.dumps(ask(server, 0)))
+            finally:
+                server.stop()
+        self.assertGreater(n_all, 50)
+
 
     def counted(self, metrics, name, drafter):
         line = f'quire_spec_decode_drafter_{name}_total{{drafter="{drafter}"}} '

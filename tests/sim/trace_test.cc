@@ -62,7 +62,7 @@ double empty_share(const Script& trace, int block_tokens) {
   while (!scheduler.idle()) {
     std::vector<Sampled> sampled(static_cast<size_t>(scheduler.plan(0).n_out), Sampled{1, 0.0F, true, {}});
     scheduler.advance();
-    scheduler.commit(sampled, 0, [](Sequence&, Sampled&) {}, ended);
+    scheduler.commit(sampled, 0, [](Sequence&, Sampled&, bool) {}, ended);
     ended.clear();
   }
   return 1 - static_cast<double>(scheduler.counters().n_filled_slot_steps) /

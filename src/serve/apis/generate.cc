@@ -15,14 +15,15 @@ constexpr Field kFields[] = {
     field_of("model", kString, &ServeLimits::name_bytes),
     flag_field("stream"),
     flag_field("include_cost"),
+    flag_field("return_accepted"),
     count_field("logprobs", 0, &ServeLimits::n_logprobs),
 };
 const Schema kSchema({kFields, sampling_fields(), foreign_fields(), no_progress_fields()});
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, const Job& job)
-      : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost) {
+  Writer(const ServeEnv& env, const Job& job, bool accepted)
+      : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost), accepted_(accepted) {
     head_ = "{\"id\":\"gen-" + env.seeds->id() + "\",\"model\":";
     append_json_string(head_, answering_model(env, job.generation));
     head_ += ',';
@@ -76,6 +77,14 @@ class Writer final : public ReplyWriter {
       out += std::to_string(token.id);
     }
     out += ']';
+    if (accepted_) {
+      out += ",\"accepted\":[";
+      for (const TokenText& token : delta.tokens) {
+        if (&token != delta.tokens.data()) out += ',';
+        out += flag(token.accepted);
+      }
+      out += ']';
+    }
     if (!want_logprobs_) return;
     out += ",\"logprobs\":[";
     for (const TokenText& token : delta.tokens) {
@@ -91,11 +100,17 @@ class Writer final : public ReplyWriter {
     out.add(",\"output_ids\":[");
     out.add_list(n, [choice](size_t i, std::string& text) { text += std::to_string(choice->whole.tokens[i].id); });
     out.add("]");
+    if (accepted_) {
+      out.add(",\"accepted\":[");
+      out.add_list(n, [choice](size_t i, std::string& text) { text += flag(choice->whole.tokens[i].accepted); });
+      out.add("]");
+    }
     if (!want_logprobs_) return;
     out.add(",\"logprobs\":[");
     out.add_list(n, [choice](size_t i, std::string& text) { append_logprobs(text, choice->whole.tokens[i]); });
     out.add("]");
   }
+  static std::string_view flag(bool value) { return value ? "true" : "false"; }
   static void append_logprobs(std::string& out, const TokenText& token) {
     append_token(out, token.id, token.logprob);
     out += ",\"top_logprobs\":[";
@@ -118,7 +133,7 @@ class Writer final : public ReplyWriter {
       append_json_string(out, ending.stop_string);
   }
 
-  const bool want_logprobs_, include_cost_;
+  const bool want_logprobs_, include_cost_, accepted_;
   std::string head_;
 };
 
@@ -146,7 +161,7 @@ ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   job.prompt_field = args.has("text") ? "text" : "input_ids";
   job.want_ids = true;
   job.include_cost = args.flag("include_cost", false);
-  job.writer = std::make_unique<Writer>(env, job);
+  job.writer = std::make_unique<Writer>(env, job, args.flag("return_accepted", false));
   return Call(std::move(job));
 }
 

@@ -2,6 +2,7 @@
 // of its conversation from its first moment; while it grows it holds `stream`, by which a reload finds it again.
 import * as store from './store.js';
 import * as tree from './tree.js';
+import {placesOf} from './guessed.js';
 import {endStream, readAnswer} from './server.js';
 
 export const kSampling = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed'];
@@ -32,6 +33,7 @@ function bodyOf(c, to) {
     const value = store.state.settings[name];
     if (value !== undefined && value !== '') body[name] = Number(value);
   }
+  if (store.state.settings.guessed) body.return_accepted = true;
   return body;
 }
 
@@ -48,6 +50,7 @@ function measure(meta, stream, chunk, text) {
     meta.n = n;
     meta.prompt = chunk.usage.prompt_tokens;
     meta.cached = chunk.usage.prompt_tokens_details?.cached_tokens ?? 0;
+    meta.guessed = chunk.usage.completion_tokens_details?.accepted_prediction_tokens ?? 0;
   }
   // Tokens that come all at once tell nothing by their distance: then the whole time counts.
   if (!stream.again && n > 1)
@@ -61,6 +64,7 @@ function take(message, chunk) {
   if (thought) message.reasoning = (message.reasoning || '') + thought;
   if (text && message.reasoning && message.meta.thought_ms === undefined && message.stream.first)
     message.meta.thought_ms = Date.now() - message.stream.first;
+  if (choice?.accepted) (message.guessed ||= []).push(...placesOf(choice, text, message.content.length));
   message.content += text;
   if (choice?.finish_reason) message.meta.end = choice.finish_reason;
   measure(message.meta, message.stream, chunk, text || thought);

@@ -8,6 +8,7 @@ import * as sidebar from './sidebar.js';
 import * as store from './store.js';
 import * as tree from './tree.js';
 import * as view from './view.js';
+import {canTint} from './guessed.js';
 import {ask} from './server.js';
 
 const kTitleChars = 60;
@@ -149,6 +150,9 @@ function wireSettings() {
     $(name).value = state.settings[name] ?? '';
     $(name).onchange = () => { state.settings[name] = $(name).value; store.saveSettings(); };
   }
+  $('guessed').checked = canTint && Boolean(state.settings.guessed);
+  $('guessed').disabled = !canTint;
+  $('guessed').onchange = () => { state.settings.guessed = $('guessed').checked; store.saveSettings(); view.show(); };
   $('system').onchange = () => { c.system = $('system').value; store.saveChat(c); };
   $('key').value = state.key;
   $('key').onchange = () => { state.key = $('key').value; store.saveSettings(); showModel(); };

@@ -76,6 +76,7 @@ function readMessage(m, n, field) {
     throw new Error(`${field}.parent is ${JSON.stringify(m.parent)}: it must be an earlier message, or -1`);
   const out = {role: m.role, content: text(m.content, field + '.content'), parent, pick: -1};
   if (m.reasoning) out.reasoning = text(m.reasoning, field + '.reasoning');
+  if (Array.isArray(m.guessed) && m.guessed.every(Number.isInteger)) out.guessed = m.guessed;
   if (m.error) out.error = text(m.error, field + '.error');
   if (m.meta && typeof m.meta === 'object')
     out.meta = Object.fromEntries(Object.entries(m.meta).filter(([, v]) => typeof v === 'number' || typeof v === 'string'));

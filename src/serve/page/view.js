@@ -3,6 +3,8 @@
 import {$, button, copyText, element, iconButton} from './dom.js';
 import {show as showText} from './markdown.js';
 import * as answers from './answers.js';
+import * as guessed from './guessed.js';
+import * as store from './store.js';
 import * as tree from './tree.js';
 
 const kNearEnd = 60;
@@ -22,6 +24,7 @@ export function figuresOf(meta) {
   if (meta.n) parts.push(`${meta.n} token${meta.n === 1 ? '' : 's'}`);
   if (meta.first_ms !== undefined) parts.push(`first token ${seconds(meta.first_ms)}`);
   if (meta.prompt) parts.push(`${Math.floor(100 * meta.cached / meta.prompt)} % of ${meta.prompt} cached`);
+  if (meta.guessed && store.state.settings.guessed) parts.push(`${meta.guessed} guessed ahead`);
   if (meta.end === 'length') parts.push('cut off at the most tokens');
   if (meta.end === 'stopped') parts.push('stopped');
   return parts.join(' · ');
@@ -49,6 +52,7 @@ function fillAnswer(article, message, live) {
   showThinking(article, message, live);
   const text = article.querySelector(':scope > .text');
   showText(text, message.content);
+  guessed.tint(text, message.content, store.state.settings.guessed ? message.guessed : undefined);
   text.classList.toggle('waiting', live && !message.content && !message.reasoning);
   article.classList.toggle('live', live);
   article.querySelector('.figures').textContent = figuresOf(message.meta || {});
@@ -167,6 +171,7 @@ export function show(c = shown) {
   const writing = editing >= 0 ? articles.get(editing)?.querySelector('.editor') : null;  // what is written there stays
   const hadFocus = writing?.contains(document.activeElement);
   shown = c;
+  guessed.clear();
   articles = new Map(tree.path(c).map((i) => {
     const message = c.messages[i];
     return [i, message.role === 'user' ? userArticle(message, i, writing) : answerArticle(message, i)];
