@@ -166,6 +166,22 @@ TEST(Access, ALimitIsA429InTheDialectsShape) {
   EXPECT_EQ(s.metrics.counter("quire_key_tokens_total", "", {{"key", "alice"}, {"kind", "generation"}}).value(), 8U);
 }
 
+// A router asks for a prompt's tokens with the client's key, beside the request itself.
+TEST(Access, AQuestionForTokensTakesNothingOfWhatAKeyMay) {
+  TestServer s;
+  s.options.keys = {limited({.requests_per_minute = 1, .concurrent = 1})};
+  s.start();
+  RawClient c(s.serving->port());
+  c.send(
+      "POST /v1/completions/render HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-1\r\nContent-Length: 100\r\n\r\n{");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(s.post("/v1/completions/render", kBody, bearer("a-1")).status, 200) << i;
+  EXPECT_EQ(s.post("/v1/completions/render", kBody, bearer("a-2")).status, 401);
+  EXPECT_EQ(s.post(kPath, kBody, bearer("a-1")).status, 200);
+  EXPECT_EQ(s.post(kPath, kBody, bearer("a-1")).status, 429);
+  EXPECT_EQ(s.post("/v1/completions/render", kBody, bearer("a-1")).status, 200);
+  EXPECT_EQ(s.metrics.counter("quire_key_requests_total", "", {{"key", "alice"}}).value(), 1U);
+}
+
 // The head alone says that nobody will read the body: the answer comes before it, and no 100 Continue.
 TEST(Access, WhatIsRefusedIsRefusedBeforeItsBody) {
   TestServer s;

@@ -87,6 +87,7 @@ struct Endpoint {
   const Schema* schema = nullptr;  // null: no JSON body is read
   // `true`: runs on the io thread, which it must not hold up. Otherwise on a prep thread.
   bool quick = false;
+  bool uncounted = false;  // takes none of what its key may: a router asks it beside the request itself
   bool open = false;   // answers without a key
   bool admin = false;  // the operator's: answers at the admin address only, by default to this machine
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;

@@ -232,7 +232,7 @@ std::optional<KeyRefusal> Service::check(const Endpoint& endpoint,
   if (endpoint.schema != nullptr && !accepts_media(head)) return KeyRefusal{wrong_media_type()};
   if (endpoint.quick) return std::nullopt;
   if (draining_) return KeyRefusal{shutdown_refusal()};
-  if (admission.key == nullptr) return std::nullopt;
+  if (admission.key == nullptr || endpoint.uncounted) return std::nullopt;
   return admission.key->enter(context_.clock->now_ns(), admission.lease);
 }
 

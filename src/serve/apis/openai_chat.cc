@@ -208,6 +208,7 @@ const Api kApi{{{.method = "POST",
                 {.method = "POST",
                  .path = "/v1/chat/completions/render",
                  .schema = &kSchema,
+                 .uncounted = true,
                  .parse = &render,
                  .summary = "vLLM: the tokens of a conversation's prompt"}}};
 QR_REGISTER(Api, "openai_chat", kApi);

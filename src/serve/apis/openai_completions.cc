@@ -144,6 +144,7 @@ const Api kApi{{{.method = "POST",
                 {.method = "POST",
                  .path = "/v1/completions/render",
                  .schema = &kSchema,
+                 .uncounted = true,
                  .parse = &render,
                  .summary = "vLLM: the tokens of prompts"}}};
 QR_REGISTER(Api, "openai_completions", kApi);
