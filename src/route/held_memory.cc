@@ -44,7 +44,7 @@ std::vector<HeldRow> rows() {
        .test = "PrefixMap.FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst"},
       {.what = "router: blocks that workers say they have, what they were given just now, and names of salts "
                "(`--worker-events`)",
-       .in_all = {"100 × n_kv_blocks + 264 KiB × 900 workers",
+       .in_all = {"100 × n_kv_blocks + 296 KiB × 900 workers",
                   kHeldBlockBytes * l.n_kv_blocks + KvIndex::kWorkerBytes * static_cast<int64_t>(KvFeeds::kMostFeeds)},
        .test = "KvIndex.BlocksBeyondAWorkersShareAreNotKept"},
   };

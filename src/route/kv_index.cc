@@ -66,12 +66,18 @@ KvIndex::Taken KvIndex::store(Holder& holder, const KvEvent& event) {
     const auto at = static_cast<int64_t>(i) * event.block_tokens;
     node.chain = next_chain(node.chain, event.tokens.data() + at, event.block_tokens);
     const auto old = holder.by_name.find(event.hashes[i]);
+    if (old != holder.by_name.end() && old->second.chain == node.chain) {
+      old->second.n_copies += static_cast<uint32_t>(old->second.n_copies < UINT32_MAX);
+      old->second.n_doubts = 0;
+      continue;
+    }
     if (old != holder.by_name.end()) {
       drop(holder, old->second.chain);
-      old->second = node;
+      old->second = {node.chain, node.salt};
     } else {
-      if (std::ssize(holder.by_name) >= share || n_blocks_ >= most_blocks_) return Taken::full;
-      holder.by_name.emplace(event.hashes[i], node);
+      while (std::ssize(holder.by_name) >= share || n_blocks_ >= most_blocks_)
+        if (!forget_doubtful(holder)) return Taken::full;
+      holder.by_name.emplace(event.hashes[i], Node{node.chain, node.salt});
       ++n_blocks_;
     }
     ++holder.by_chain[node.chain];
@@ -79,14 +85,37 @@ KvIndex::Taken KvIndex::store(Holder& holder, const KvEvent& event) {
   return Taken::well;
 }
 
+// Some engines have a block twice, and say of each copy that it was stored and that it was removed.
 void KvIndex::remove(Holder& holder, const KvEvent& event) {
   for (const uint64_t name : event.hashes) {
     const auto at = holder.by_name.find(name);
-    if (at == holder.by_name.end()) continue;  // who has a block twice says so twice
+    if (at == holder.by_name.end()) continue;
+    if (Node& node = at->second; node.n_copies > 1) {
+      holder.doubtful.push_back(name);
+      --node.n_copies;
+      ++node.n_doubts;
+      if (std::ssize(holder.doubtful) > kMostDoubtful) forget_doubtful(holder);
+      continue;
+    }
     drop(holder, at->second.chain);
     holder.by_name.erase(at);
     --n_blocks_;
   }
+}
+
+// Makes room. False: every block of its is there. What was stored again since it was doubtful may go a little early
+// when it is so anew.
+bool KvIndex::forget_doubtful(Holder& holder) {
+  while (!holder.doubtful.empty()) {
+    const auto at = holder.by_name.find(holder.doubtful.front());
+    holder.doubtful.pop_front();
+    if (at == holder.by_name.end() || at->second.n_doubts == 0 || --at->second.n_doubts > 0) continue;
+    drop(holder, at->second.chain);
+    holder.by_name.erase(at);
+    --n_blocks_;
+    return true;
+  }
+  return false;
 }
 
 void KvIndex::drop(Holder& holder, uint64_t chain) {
@@ -99,6 +128,7 @@ void KvIndex::clear(Holder& holder) {
   // With their tables, which do not shrink by themselves.
   holder.by_name = {};
   holder.by_chain = {};
+  holder.doubtful = {};
   holder.expected.clear();
   holder.expected_by_chain = {};
   holder.n_expected = 0;

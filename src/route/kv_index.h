@@ -3,6 +3,8 @@
 // every worker; what an event names as parent says where a block's tokens go on. So a prompt's tokens find what each
 // worker holds of it, whatever engine it is. Beside what a worker said there is what it was given just now and will
 // soon say. Bounded: so many blocks in all, of which each worker has an equal share. Any thread; nothing here waits.
+// Source of what a second copy of a block means: vllm/v1/core/block_pool.py of vLLM 0.9 to 0.26, and its pull requests
+// 45261 (what was found is told of again) and 55092 (only the last copy is told of as removed).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -53,7 +55,10 @@ class KvIndex {
   void expect(const Sought& given, std::span<const Token> tokens, int64_t now_ns);
   static constexpr int64_t kMostSteps = 1 << 16, kExpectNs = 10'000'000'000, kMostExpected = 1 << 12;
   static constexpr int64_t kMostSalts = 1024;  // of a worker; beyond it they are learned anew
-  static constexpr int64_t kWorkerBytes = 56 * kMostExpected + 40 * kMostSalts;
+  // Blocks of a worker that was told of more often as stored than as removed, the last time as removed: it has another
+  // copy, or it does not say so of each. They count as held; beyond this many the oldest does not.
+  static constexpr int64_t kMostDoubtful = 1 << 12;
+  static constexpr int64_t kWorkerBytes = 56 * kMostExpected + 40 * kMostSalts + 8 * kMostDoubtful;
 
   bool any_whole() const { return n_whole_.load(std::memory_order_relaxed) > 0; }
   struct State {
@@ -66,6 +71,8 @@ class KvIndex {
  private:
   struct Node {
     uint64_t chain = 0, salt = 0;
+    uint32_t n_copies = 1;
+    uint32_t n_doubts = 0;  // of `doubtful`; 0: it is there
   };
   struct Expected {
     int64_t until_ns = 0;
@@ -75,6 +82,7 @@ class KvIndex {
     std::unordered_map<uint64_t, Node> by_name;       // as the worker calls it
     std::unordered_map<uint64_t, uint32_t> by_chain;  // how many of these
     std::unordered_map<uint64_t, uint64_t> salts;     // by asker
+    std::deque<uint64_t> doubtful;                    // names, the oldest first; some of them are so no more
     std::deque<Expected> expected;                    // the soonest to end first
     std::unordered_map<uint64_t, uint32_t> expected_by_chain;
     int64_t n_expected = 0;
@@ -90,6 +98,7 @@ class KvIndex {
   uint64_t root(int64_t block_tokens, uint64_t adapter) const;
   Taken store(Holder& holder, const KvEvent& event);
   void remove(Holder& holder, const KvEvent& event);
+  bool forget_doubtful(Holder& holder);
   void drop(Holder& holder, uint64_t chain);
   void clear(Holder& holder);
   static void expire(Holder& holder, int64_t now_ns);

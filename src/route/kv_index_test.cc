@@ -72,13 +72,63 @@ TEST(KvIndex, WhatIsRemovedOrClearedIsNotHeld) {
   EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
   world.index.take(1, stored(100, 2, 1));
   EXPECT_EQ(world.held(1, tokens(0, 9)), 16);
-  world.index.take(1, stored(100, 2, 1));  // once more is the same
   world.index.take(1, removed({102}));
   EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
   KvEvent cleared;
   world.index.take(1, cleared);
   EXPECT_EQ(world.held(1, tokens(0, 9)), 0);
   EXPECT_EQ(world.index.n_blocks(), 0);
+}
+
+// As vLLM: it computes the last block of a prompt that it has anew, keeps both, and says of each that it is removed.
+TEST(KvIndex, WhatIsThereTwiceIsHeldUntilBothAreRemoved) {
+  World world({1, 2});
+  for (const uint64_t worker : {uint64_t{1}, uint64_t{2}}) world.index.take(worker, stored(100, 0, 4));
+  world.index.take(1, stored(100, 2, 2));
+  EXPECT_EQ(world.index.n_blocks(), 8);
+  world.index.take(1, removed({102}));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 16);
+  // Others go on behind it.
+  EXPECT_EQ(world.index.take(1, stored(100, 4, 1)), KvIndex::Taken::well);
+  world.index.take(2, removed({102}));
+  EXPECT_EQ(world.held(2, tokens(0, 9)), 8);
+  world.index.take(1, removed({102, 103}));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
+  EXPECT_EQ(world.index.n_blocks(), 7);
+  world.index.take(1, stored(100, 2, 1));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 20);
+  world.index.take(1, removed({102, 103}));
+  world.index.take(1, removed({102, 103}));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
+}
+
+// An engine that tells of a block again without a copy, or of its last copy alone as removed, is believed for a while.
+TEST(KvIndex, BlocksThatMayBeGoneYieldToOthersAndAreBounded) {
+  World few({1}, 6);
+  for (int i = 0; i < 3; ++i) few.index.take(1, stored(100, 0, 4));
+  few.index.take(1, removed({100, 101, 102, 103}));
+  few.index.take(1, stored(100, 0, 1));
+  EXPECT_EQ(few.held(1, tokens(0, 9)), 16);
+  EXPECT_EQ(few.index.take(1, stored(200, 0, 5)), KvIndex::Taken::well) << "three blocks have to go";
+  EXPECT_EQ(few.index.n_blocks(), 6);
+  few.index.take(1, removed({200, 201, 202, 203, 204}));
+  EXPECT_EQ(few.held(1, tokens(0, 9)), 4) << "what was stored again is there";
+  few.index.take(1, stored(300, 0, 5));
+  EXPECT_EQ(few.index.take(1, stored(400, 0, 1)), KvIndex::Taken::full);
+
+  const int n = static_cast<int>(KvIndex::kMostDoubtful);
+  World many({1}, 10 * n);
+  for (int i = 0; i < n + 10; ++i) {
+    const uint64_t name = 1'000 + static_cast<uint64_t>(i);
+    KvEvent one = stored(name, 0, 1);
+    one.tokens = tokens(i, 1);
+    many.index.take(1, one);
+    many.index.take(1, one);
+    many.index.take(1, removed({name}));
+  }
+  EXPECT_EQ(many.index.n_blocks(), n);
+  EXPECT_EQ(many.held(1, tokens(9, 2)), 0);
+  EXPECT_EQ(many.held(1, tokens(10, 2)), kBlock);
 }
 
 TEST(KvIndex, WhoIsNotWholeIsNotAnsweredFor) {
@@ -199,14 +249,14 @@ TEST(KvIndex, AgreesWithAListOfPathsWhateverHappens) {
     for (size_t i = 2 * kBlock; i < out.size(); ++i) out[i] += 1000 * (p + 1);
     return out;
   };
-  std::map<uint64_t, std::map<uint64_t, bool>> has;
+  std::map<uint64_t, std::map<uint64_t, int>> has;  // how often
   Rng rng(5);
   for (int step = 0; step < 4'000; ++step) {
     const auto worker = static_cast<uint64_t>(rng.between(1, 2));
     const int p = static_cast<int>(rng.between(0, 5));
     const auto name = [&](int b) { return static_cast<uint64_t>(b < 2 ? b : 100 * (p + 1) + b) + 1; };
     int n_held = 0;
-    while (n_held < 12 && has[worker][name(n_held)]) ++n_held;
+    while (n_held < 12 && has[worker][name(n_held)] > 0) ++n_held;
     if (rng.between(0, 2) > 0 && n_held < 11) {
       const int n = static_cast<int>(rng.between(1, 11 - n_held));
       KvEvent event;
@@ -218,16 +268,16 @@ TEST(KvIndex, AgreesWithAListOfPathsWhateverHappens) {
       event.tokens.assign(all.begin() + n_held * kBlock, all.begin() + (n_held + n) * kBlock);
       for (int b = n_held; b < n_held + n; ++b) {
         event.hashes.push_back(name(b));
-        has[worker][name(b)] = true;
+        ++has[worker][name(b)];
       }
       ASSERT_EQ(world.index.take(worker, event), KvIndex::Taken::well) << step;
     } else if (n_held > 0) {
       const int b = static_cast<int>(rng.between(0, n_held - 1));
       world.index.take(worker, removed({name(b)}));
-      has[worker][name(b)] = false;
+      --has[worker][name(b)];
     }
     int expected = 0;
-    while (expected < 11 && has[worker][name(expected)]) ++expected;
+    while (expected < 11 && has[worker][name(expected)] > 0) ++expected;
     ASSERT_EQ(world.held(worker, path(p)), expected * kBlock) << step;
   }
 }
