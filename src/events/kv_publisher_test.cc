@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 namespace quire {
 namespace {
@@ -86,6 +88,38 @@ class KvPublisherOf : public testing::Test {
   Metrics metrics_;
   std::unique_ptr<KvPublisher> publisher_;
 };
+
+TEST(ZmqSocket, AMessageOfManyPartsIsReadInTurnsAndHarmsNoOther) {
+  auto context = ZmqContext::open();
+  ASSERT_TRUE(context) << context.error().message;
+  const auto bound = std::move(*ZmqSocket::open(*context, ZmqKind::dealer, {20'000, 20'000, -1}));
+  ASSERT_TRUE(bound->bind("tcp://127.0.0.1:*"));
+  const Peer peer(ZmqKind::dealer, bound->address());
+  const std::vector<std::pair<size_t, size_t>> sizes{{3, 3},
+                                                     {ZmqSocket::kMostParts, ZmqSocket::kMostFrames},
+                                                     {ZmqSocket::kMostParts + 1, ZmqSocket::kMostFrames},
+                                                     {5 * ZmqSocket::kMostParts + 2, ZmqSocket::kMostFrames},
+                                                     {2, 2}};
+  for (const auto& [n_sent, n_heard] : sizes) {
+    const std::vector<ZmqFrame> parts(n_sent, frame(std::to_string(n_sent)));
+    bool sent = false;
+    for (int tries = 0; !sent && tries < kPatienceMs; ++tries) {
+      sent = bound->send(parts);
+      if (!sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until it is connected
+    }
+    ASSERT_TRUE(sent);
+  }
+  for (const auto& [n_sent, n_heard] : sizes) {
+    std::vector<std::string> got;
+    for (int tries = 0; got.empty() && tries < 10; ++tries) {
+      got = peer.next();
+      EXPECT_LE(peer.socket->take_n_read(), 2 * ZmqSocket::kMostParts);
+    }
+    ASSERT_EQ(got.size(), n_heard) << n_sent;
+    EXPECT_EQ(got[0], std::to_string(n_sent));
+    EXPECT_EQ(got.back(), got[0]);
+  }
+}
 
 TEST_F(KvPublisherOf, SubscribersHearTopicNumberAndPayload) {
   start();

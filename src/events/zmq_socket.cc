@@ -178,18 +178,24 @@ bool ZmqSocket::send(std::span<const ZmqFrame> frames) {
 std::optional<std::vector<std::string>> ZmqSocket::receive() {
   const Zmq& zmq = Zmq::get();
   std::vector<std::string> out;
-  for (bool more = true; more;) {
+  for (int n = 0; n < kMostParts; ++n) {
     zmq_msg_t message;
     zmq.msg_init(&message);
     if (zmq.msg_recv(&message, socket_, ZMQ_DONTWAIT) < 0) {
       zmq.msg_close(&message);
       return std::nullopt;  // a message comes whole, so this was its first frame
     }
-    if (out.size() < kMostFrames)
+    ++n_read_;
+    if (!dropping_ && out.size() < kMostFrames)
       out.emplace_back(static_cast<const char*>(zmq.msg_data(&message)), zmq.msg_size(&message));
-    more = zmq.msg_more(&message) != 0;
+    const bool more = zmq.msg_more(&message) != 0;
     zmq.msg_close(&message);
+    if (more) continue;
+    if (!dropping_) return out;
+    dropping_ = false;
+    n = -1;  // the next message
   }
+  if (std::exchange(dropping_, true)) return std::nullopt;
   return out;
 }
 

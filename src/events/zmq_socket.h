@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -56,9 +57,13 @@ class ZmqSocket {
 
   // False: nobody could be given all of it, and nobody has it.
   bool send(std::span<const ZmqFrame> frames);
-  // The next message; nullopt: none is here. Of one with more than kMostFrames frames only the first ones.
+  // The next message; nullopt: none is here yet. Of one with more than kMostFrames frames only the first ones. Costs no
+  // more than twice kMostParts of them: where one has more, the calls that follow drop the rest, and are nullopt.
   std::optional<std::vector<std::string>> receive();
   static constexpr size_t kMostFrames = 8;
+  static constexpr int kMostParts = 1024;
+  // How many frames receive() has read since the last call of this, those that were dropped too.
+  int64_t take_n_read() { return std::exchange(n_read_, 0); }
 
   // Until one of the sockets has a message, or the descriptor something to read; −1 ms: for as long as it takes.
   static void wait(std::span<ZmqSocket* const> sockets, int fd, int timeout_ms);
@@ -69,6 +74,8 @@ class ZmqSocket {
 
   std::shared_ptr<ZmqContext> context_;
   void* const socket_;
+  int64_t n_read_ = 0;
+  bool dropping_ = false;  // what comes next belongs to a message of which enough was read
 };
 
 }  // namespace quire

@@ -1,5 +1,6 @@
 #include "http/host_lookup.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 
 #include <condition_variable>
@@ -36,6 +37,21 @@ std::vector<HostAddress> ask_system(const std::string& host, int port, int flags
 }
 
 }  // namespace
+
+std::string number_text(const HostAddress& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const int family = address.bytes.ss_family;
+  if (family == AF_INET) {
+    sockaddr_in v4{};
+    std::memcpy(&v4, &address.bytes, sizeof v4);
+    inet_ntop(family, &v4.sin_addr, text, sizeof text);
+  } else if (family == AF_INET6) {
+    sockaddr_in6 v6{};
+    std::memcpy(&v6, &address.bytes, sizeof v6);
+    inet_ntop(family, &v6.sin6_addr, text, sizeof text);
+  }
+  return text;
+}
 
 struct HostLookup::State {
   using Place = std::pair<std::string, int>;

@@ -16,6 +16,9 @@ struct HostAddress {
   socklen_t n_bytes = 0;
 };
 
+// "10.0.0.1", "fd00::1"; empty: of another kind.
+std::string number_text(const HostAddress& address);
+
 class HostLookup {
  public:
   // `error` says why there are none.

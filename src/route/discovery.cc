@@ -1,34 +1,12 @@
 #include "route/discovery.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "base/log.h"
 
 namespace quire {
-namespace {
-
-// Empty: of another kind.
-std::string text_of(const HostAddress& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  const int family = address.bytes.ss_family;
-  if (family == AF_INET) {
-    sockaddr_in v4{};
-    std::memcpy(&v4, &address.bytes, sizeof v4);
-    inet_ntop(family, &v4.sin_addr, text, sizeof text);
-  } else if (family == AF_INET6) {
-    sockaddr_in6 v6{};
-    std::memcpy(&v6, &address.bytes, sizeof v6);
-    inet_ntop(family, &v6.sin6_addr, text, sizeof text);
-  }
-  return text;
-}
-
-}  // namespace
 
 std::vector<WorkerSpec> workers_at(const WorkerSpec& name, const std::vector<HostAddress>& found, size_t n_most) {
   const auto is_v4 = [](const HostAddress& address) { return address.bytes.ss_family == AF_INET; };
@@ -36,7 +14,7 @@ std::vector<WorkerSpec> workers_at(const WorkerSpec& name, const std::vector<Hos
   std::vector<std::string> hosts;
   for (const HostAddress& address : found) {
     if (only_v4 && !is_v4(address)) continue;
-    if (std::string host = text_of(address); !host.empty()) hosts.push_back(std::move(host));
+    if (std::string host = number_text(address); !host.empty()) hosts.push_back(std::move(host));
   }
   std::ranges::sort(hosts);
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/cpu_clock.h"
@@ -16,8 +19,9 @@
 namespace quire {
 namespace {
 
-constexpr int kTurnMs = 100;           // between two looks at which workers there are
-constexpr int kMessagesATurn = 64;     // of one worker
+constexpr int kTurnMs = 100;        // between two looks at which workers there are
+constexpr int kMessagesATurn = 64;  // of one worker
+constexpr int64_t kMessageParts = 3;
 constexpr int kMostUnread = 32;        // messages; beyond it the worker's socket keeps them
 constexpr int kMostUnreadAnswers = 2;  // likewise, of an answer
 constexpr int kMostAsking = 8;         // at once
@@ -27,6 +31,58 @@ constexpr int64_t kTurnNs = 5 * kNsPerMs;  // of its processor time, after which
 constexpr int64_t kRestMs = 30'000;        // that a worker beyond FloodLimits is not listened to
 
 }  // namespace
+
+// Where to connect to. libzmq looks names up by itself, but it takes addresses of IPv4 alone, or else those of IPv6
+// first, whether somebody listens there or not. So it is given a name that has an address of IPv4, and of another name
+// an address; that one is looked up again whenever it is connected to anew.
+class KvFeeds::Place {
+ public:
+  explicit Place(std::string address) : address_(std::move(address)) {
+    const size_t from = kTcp.size(), colon = address_.rfind(':');
+    if (!address_.starts_with(kTcp) || address_[from] == '[' || colon < from) return;
+    host_ = address_.substr(from, colon - from);
+    port_ = std::atoi(address_.c_str() + colon + 1);
+  }
+  bool is_named() const { return !host_.empty(); }
+  // Asked again from the next call of ready() on.
+  void forget() { found_ = nullptr; }
+  // Whether connect_to() may be called. `failed`: it was asked for, and nobody knows it.
+  bool ready(const Find& find, bool& failed) {
+    if (!is_named()) return true;
+    if (found_ == nullptr) {
+      found_ = std::make_shared<Found>();
+      find(host_, port_,
+           [found = found_](const std::vector<HostAddress>& all, const std::string&) { found->take(all); });
+    }
+    const std::lock_guard lock(found_->mu);
+    failed = found_->answered && !found_->has_v4 && found_->v6.empty();
+    return found_->answered && !failed;
+  }
+  std::string connect_to() const {
+    if (!is_named()) return address_;
+    const std::lock_guard lock(found_->mu);
+    return found_->has_v4 ? address_ : std::string(kTcp) + "[" + found_->v6 + "]:" + std::to_string(port_);
+  }
+
+ private:
+  static constexpr std::string_view kTcp = "tcp://";
+  struct Found {
+    void take(const std::vector<HostAddress>& all) {
+      const std::lock_guard lock(mu);
+      answered = true;
+      for (const HostAddress& one : all) {
+        has_v4 |= one.bytes.ss_family == AF_INET;
+        if (one.bytes.ss_family == AF_INET6 && v6.empty()) v6 = number_text(one);
+      }
+    }
+    std::mutex mu;  // guards what follows
+    bool answered = false, has_v4 = false;
+    std::string v6;  // the first
+  };
+  std::string address_, host_;
+  int port_ = 0;
+  std::shared_ptr<Found> found_;
+};
 
 struct KvFeeds::Feed {
   Feed(std::shared_ptr<Worker> of, KvFollower following, const EventPlace& place)
@@ -38,7 +94,7 @@ struct KvFeeds::Feed {
 
   const std::shared_ptr<Worker> worker;
   KvFollower follower;
-  const std::string events, replay;
+  Place events, replay;
   std::unique_ptr<ZmqSocket> heard, asked;  // null: it is not listened to; nothing is asked
   int64_t answer_until_ns = 0, answer_ends_ns = 0;
   uint32_t n_downs;
@@ -49,10 +105,19 @@ struct KvFeeds::Feed {
 KvFeeds::KvFeeds(std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics)
     : places_(std::move(places)), fleet_(std::move(fleet)), index_(index), counters_(metrics) {}
 
-Result<std::unique_ptr<KvFeeds>> KvFeeds::start(
-    std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics, FloodLimits most) {
+Result<std::unique_ptr<KvFeeds>> KvFeeds::start(std::vector<EventPlace> places,
+                                                std::shared_ptr<Fleet> fleet,
+                                                KvIndex& index,
+                                                Metrics& metrics,
+                                                FloodLimits most,
+                                                Find find) {
   std::unique_ptr<KvFeeds> out(new KvFeeds(std::move(places), std::move(fleet), index, metrics));
   out->most_ = most;
+  out->find_ = std::move(find);
+  if (out->find_ == nullptr)
+    out->find_ = [feeds = out.get()](const std::string& host, int port, HostLookup::Done done) {
+      feeds->lookup_.find(host, port, std::move(done));
+    };
   QR_TRY(out->zmq_, ZmqContext::open());
   out->wake_fd_ = Fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (out->wake_fd_.get() < 0) return fail(Code::io, "no event descriptor is left");
@@ -110,10 +175,18 @@ void KvFeeds::find_workers(int64_t now_ns) {
 
 // From now on; what was published before is to be asked for.
 void KvFeeds::listen(Feed& feed, int64_t now_ns) {
+  bool failed = false;
+  const bool ready = feed.events.ready(find_, failed) && feed.replay.ready(find_, failed);
+  if (!ready && !failed) return;
   feed.rests_until_ns = now_ns + kRestMs * kNsPerMs;  // where it fails
+  if (failed) {
+    feed.events.forget();
+    feed.replay.forget();
+    return log_warn("route: KV events of " + feed.worker->name + ": the address of their host cannot be found");
+  }
   auto socket = ZmqSocket::open(zmq_, ZmqKind::sub, {1, kMostUnread, kMostFrame});
   if (!socket) return log_warn("route: KV events: " + socket.error().message);
-  for (const Status& done : {(*socket)->subscribe(""), (*socket)->connect(feed.events)})
+  for (const Status& done : {(*socket)->subscribe(""), (*socket)->connect(feed.events.connect_to())})
     if (!done) return log_warn("route: KV events of " + feed.worker->name + ": " + done.error().message);
   feed.heard = std::move(*socket);
 }
@@ -126,9 +199,11 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
   const int64_t began = ThreadCpuClock().now_ns(), busy_before = feed.busy_ns;
   for (int i = 0; i < kMessagesATurn && !feed.follower.asking(); ++i) {
     const auto frames = feed.heard->receive();
-    if (!frames) return;
-    ++feed.n_messages;
-    for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
+    const int64_t n_parts = feed.heard->take_n_read();
+    feed.n_messages += (n_parts + kMessageParts - 1) / kMessageParts;
+    if (frames)
+      for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
+    feed.busy_ns = busy_before + ThreadCpuClock().now_ns() - began;
     if (feed.n_bytes > most_.bytes || feed.n_messages > most_.messages || feed.busy_ns > most_.busy_ns) {
       log_warn("route: " + feed.worker->name + " publishes too much and is not listened to for " +
                std::to_string(kRestMs) + " ms");
@@ -137,6 +212,7 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
       feed.rests_until_ns = now_ns + kRestMs * kNsPerMs;
       return feed.follower.restart(now_ns);
     }
+    if (!frames) return;
     feed.follower.hear(*frames, now_ns);
     feed.busy_ns = busy_before + ThreadCpuClock().now_ns() - began;
     if (feed.busy_ns - busy_before > kTurnNs) return;
@@ -161,7 +237,7 @@ void KvFeeds::ask(Feed& feed, int64_t now_ns) {
   if (!number) return;
   const auto frame = [](std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); };
   auto socket = ZmqSocket::open(zmq_, ZmqKind::dealer, {kMostUnread, kMostUnreadAnswers, kMostAnswerFrame});
-  if (!socket || !(*socket)->connect(feed.replay) ||
+  if (!socket || !(*socket)->connect(feed.replay.connect_to()) ||
       !(*socket)->send(std::array<ZmqFrame, 2>{frame(""), frame(sequence_bytes(*number))}))
     return feed.follower.give_up(now_ns);
   feed.asked = std::move(*socket);
@@ -176,6 +252,8 @@ void KvFeeds::take_turn(Feed& feed, int64_t now_ns) {
     feed.follower.restart(now_ns);
     feed.asked = nullptr;
     feed.heard = nullptr;
+    feed.events.forget();
+    feed.replay.forget();
     feed.rests_until_ns = 0;
   }
   if (feed.heard == nullptr && feed.rests_until_ns <= now_ns) listen(feed, now_ns);

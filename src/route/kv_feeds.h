@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "base/metrics.h"
 #include "base/result.h"
 #include "events/zmq_socket.h"
+#include "http/host_lookup.h"
 #include "route/event_place.h"
 #include "route/fleet.h"
 #include "route/kv_follower.h"
@@ -23,26 +25,31 @@ namespace quire {
 
 // Of one worker in a second; beyond it that is not listened to for half a minute.
 struct FloodLimits {
-  int64_t bytes = 64 << 20, messages = 50'000;
-  int64_t busy_ns = 500'000'000;  // processor time of the thread that reads
+  int64_t bytes = 64 << 20, messages = 50'000;  // of three parts each
+  int64_t busy_ns = 500'000'000;                // processor time of the thread that reads
 };
 
 class KvFeeds {
  public:
   static constexpr size_t kMostFeeds = 900;  // of libzmq's 1023 sockets; who comes later is not listened to
 
+  // As HostLookup::find; asked by the thread alone.
+  using Find = std::function<void(const std::string& host, int port, HostLookup::Done done)>;
+
   // Fails (Code::unsupported) where libzmq is not installed. All that is referred to outlives the result.
   static Result<std::unique_ptr<KvFeeds>> start(std::vector<EventPlace> places,
                                                 std::shared_ptr<Fleet> fleet,
                                                 KvIndex& index,
                                                 Metrics& metrics,
-                                                FloodLimits most = {});
+                                                FloodLimits most = {},
+                                                Find find = nullptr);
   ~KvFeeds();
   KvFeeds(const KvFeeds&) = delete;
   KvFeeds& operator=(const KvFeeds&) = delete;
 
  private:
   struct Feed;
+  class Place;
   KvFeeds(std::vector<EventPlace> places, std::shared_ptr<Fleet> fleet, KvIndex& index, Metrics& metrics);
   void run();
   void find_workers(int64_t now_ns);
@@ -55,6 +62,8 @@ class KvFeeds {
 
   const std::vector<EventPlace> places_;
   FloodLimits most_;
+  HostLookup lookup_;
+  Find find_;
   const std::shared_ptr<Fleet> fleet_;
   KvIndex& index_;
   KvCounters counters_;

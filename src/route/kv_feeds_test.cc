@@ -2,8 +2,11 @@
 #include "route/kv_feeds.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 
 #include <array>
+#include <atomic>
+#include <cstring>
 
 #include "events/kv_publisher.h"
 #include "route/testing.h"
@@ -84,10 +87,10 @@ struct Engine {
 };
 
 struct Listener {
-  explicit Listener(const EventPlace& place) {
+  explicit Listener(const EventPlace& place, KvFeeds::Find find = nullptr) {
     fleet->set_workers({{{"127.0.0.1", 1}, ""}});
     id = fleet->workers()[0]->id;
-    auto made = KvFeeds::start({place}, fleet, index, metrics);
+    auto made = KvFeeds::start({place}, fleet, index, metrics, {}, std::move(find));
     EXPECT_TRUE(made) << made.error().message;
     feeds = std::move(*made);
   }
@@ -161,6 +164,63 @@ TEST(KvFeeds, AWorkerThatBeginsAnewHoldsNothingOfBefore) {
   EXPECT_TRUE(listener.comes_to(-1, prompt(500, 100)));
 }
 
+// What a name stands for, said by the test.
+HostAddress loopback(bool v6) {
+  HostAddress out;
+  if (v6) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_loopback;
+    std::memcpy(&out.bytes, &address, out.n_bytes = sizeof address);
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::memcpy(&out.bytes, &address, out.n_bytes = sizeof address);
+  }
+  return out;
+}
+
+// libzmq would ask for addresses of IPv4 alone.
+TEST(KvFeeds, ANameThatHasAnAddressOfIpv6AloneIsListenedTo) {
+  auto context = ZmqContext::open();
+  ASSERT_TRUE(context);
+  if (!std::move(*ZmqSocket::open(*context, ZmqKind::pub, {}))->bind("tcp://[::1]:*"))
+    GTEST_SKIP() << "this machine has no IPv6";
+  Engine engine("tcp://[::1]:*", "tcp://[::1]:*");
+  engine.store(100, 2);
+  const auto port = [](const std::string& address) { return address.substr(address.rfind(':')); };
+  const EventPlace place{"", "events.example" + port(engine.publisher->address()),
+                         "events.example" + port(engine.publisher->replay_address())};
+  std::atomic<int> n_asked{0};
+  Listener listener(place, [&](const std::string& host, int, const HostLookup::Done& done) {
+    EXPECT_EQ(host, "events.example");
+    ++n_asked;
+    done({loopback(true)}, "");
+  });
+  EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
+  engine.store(500, 3);
+  EXPECT_TRUE(listener.comes_to(48, prompt(500, 100)));
+  const int before = n_asked;
+  EXPECT_EQ(before, 2);  // for each of the two ports
+  // It may be somewhere else when it is connected to anew.
+  listener.fleet->unreached(*listener.fleet->workers()[0]);
+  EXPECT_TRUE(eventually([&] { return n_asked == 2 * before; }));
+  EXPECT_TRUE(listener.comes_to(48, prompt(500, 100)));
+}
+
+TEST(KvFeeds, ANameThatHasAnAddressOfIpv4IsLibzmqsToFind) {
+  Engine engine;
+  engine.store(100, 2);
+  const auto port = [](const std::string& address) { return address.substr(address.rfind(':')); };
+  const EventPlace place{"", "localhost" + port(engine.publisher->address()),
+                         "localhost" + port(engine.publisher->replay_address())};
+  Listener listener(place, [](const std::string&, int, const HostLookup::Done& done) {
+    done({loopback(true), loopback(false)}, "");
+  });
+  EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
+}
+
 // Another beside it is heard all the same.
 // One message too much, or one that takes too long, of a worker beside another.
 class FloodOf : public testing::TestWithParam<FloodLimits> {};
@@ -184,12 +244,14 @@ TEST_P(FloodOf, NonsenseAndTooMuchHarmNobodyElse) {
   EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
   const auto frame = [](std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); };
   const ZmqFrame large = frame(std::string(900'000, '\xdd')), small = frame("x");
+  const std::vector<ZmqFrame> parts(5'000, small);
   EXPECT_TRUE(eventually([&] {
     bad->send(std::array{small});
     return listener.count("quire_route_kv_bad_total") > 0;
   }));
   EXPECT_TRUE(eventually([&] {
     for (int i = 0; i < 20; ++i) bad->send(std::array{small, frame(std::string(8, '\1')), large});
+    bad->send(parts);
     return listener.count("quire_route_kv_floods_total") > 0;
   }));
   good.store(500, 3);
