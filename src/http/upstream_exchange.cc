@@ -31,7 +31,11 @@ void append_value(std::string& out, std::string_view value) {
 }
 
 std::string head_of(const UpstreamRequest& request) {
-  std::string out = request.method + " " + request.target + " HTTP/1.1\r\nHost: " + request.to.text() + "\r\n";
+  const UpstreamAddress& to = request.to;
+  // Over TLS as the certificate has it, also where the address was found under that name: who stands before several
+  // servers goes by both names, and refuses two that differ (RFC 9110, 7.4).
+  const std::string host = UpstreamAddress{to.tls_name.empty() ? to.host : to.tls_name, to.port}.text();
+  std::string out = request.method + " " + request.target + " HTTP/1.1\r\nHost: " + host + "\r\n";
   for (const HttpHeader& h : request.headers) {
     out.append(h.name).append(": ");
     append_value(out, h.value);

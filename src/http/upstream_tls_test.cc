@@ -82,8 +82,15 @@ class UpstreamTls : public testing::Test {
   TestCertificate certificate_{"127.0.0.1", "a"}, other_{"127.0.0.1", "b"};
   UpstreamLimits limits_;
   std::atomic<int> n_asked_{0};
+  std::mutex host_mu_;
+  std::string host_;  // of the last request
   FunctionHandler echo_{[this](HttpRequest&& request, const ReplyPtr& reply) {
     ++n_asked_;
+    {
+      const std::lock_guard lock(host_mu_);
+      const std::string* host = request.header("host");
+      host_ = host != nullptr ? *host : "";
+    }
     reply->send(200, {}, request.body + "!");
   }};
   std::unique_ptr<Server> asking_, asked_;
@@ -98,6 +105,19 @@ TEST_F(UpstreamTls, WhatPassesIsTheSameAndTheConnectionIsKept) {
     EXPECT_TRUE(heard->body_ == body + "!") << n;
   }
   EXPECT_EQ(asked_->n_connections(), 1);
+}
+
+// An address that was found under a name is asked under that name.
+TEST_F(UpstreamTls, TheHostThatIsAskedForIsTheNameThatIsVerified) {
+  UpstreamRequest request;
+  request.to = {"localhost", asked_->port(), "127.0.0.1"};
+  request.method = "POST";
+  auto heard = std::make_shared<HeardOverTls>();
+  asking_->post([&] { ask_upstream(request, limits_, heard); });
+  EXPECT_TRUE(eventually([&] { return heard->ended(); }));
+  ASSERT_FALSE(heard->error_) << heard->error_->message;
+  const std::lock_guard lock(host_mu_);
+  EXPECT_EQ(host_, "127.0.0.1:" + std::to_string(asked_->port()));
 }
 
 TEST_F(UpstreamTls, OnlyACertificateOfTheNameThatSomebodyTrustedHasSignedIsBelieved) {

@@ -45,6 +45,9 @@ TEST(Discovery, EveryAddressIsAWorkerOnceAndInOrder) {
   EXPECT_EQ(names(workers_at(name, addresses({"10.0.0.3", "10.0.0.1", "10.0.0.2"}), 2)),
             "10.0.0.1:8080/base 10.0.0.2:8080/base ");
   EXPECT_EQ(names(workers_at(name, {}, 9)), "");
+  const WorkerSpec tls{{"pods.example", 8443, "pods.example"}, ""};
+  for (const WorkerSpec& worker : workers_at(tls, addresses({"10.0.0.1", "10.0.0.2"}), 9))
+    EXPECT_EQ(worker.at.tls_name, "pods.example") << worker.name();
 }
 
 TEST(Discovery, WorkersComeAndGoWithTheAddressesAndStayWhereNobodyAnswers) {
