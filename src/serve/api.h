@@ -88,8 +88,8 @@ struct Endpoint {
   // `true`: runs on the io thread, which it must not hold up. Otherwise on a prep thread.
   bool quick = false;
   bool uncounted = false;  // takes none of what its key may: a router asks it beside the request itself
-  bool open = false;   // answers without a key
-  bool admin = false;  // the operator's: answers at the admin address only, by default to this machine
+  bool open = false;       // answers without a key
+  bool admin = false;      // the operator's: answers at the admin address only, by default to this machine
   ApiResult<Call> (*parse)(const ApiRequest&, const ServeEnv&) = nullptr;
   std::string (*error_text)(const HttpError&) = &error_body;  // the body of a refusal, in the dialect's form
   std::string_view summary{};                                 // for /openapi.json

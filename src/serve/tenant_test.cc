@@ -1,4 +1,5 @@
 // What a request shares with others, what it is told it cost, and when a refused one should come back.
+#include <atomic>
 #include <future>
 
 #include "serve/load_estimate.h"
@@ -103,6 +104,49 @@ TEST(Tenant, KeysTakeTurnsInBeingRead) {
   EXPECT_EQ(order[1], order[0]);
   EXPECT_NE(order[2], order[0]);
   EXPECT_EQ(order[3], order[0]);
+}
+
+// Questions for tokens take none of a key's limits. They wait in the same queue as all that is read, in which nobody
+// gets all places: those of one key leave some to others.
+TEST(Tenant, AFloodOfQuestionsForTokensLeavesPlacesToOthers) {
+  TestServer s;
+  ApiKey flooding = plain_key("a", "one", true, false);
+  flooding.limits = {.requests_per_minute = 2, .concurrent = 2};
+  s.options.keys = {flooding, plain_key("b", "two", true, false)};
+  s.options.n_prep_threads = 1;
+  constexpr int kPlaces = 12, kOfOne = 11;  // turn_queue.h
+  s.options.limits.prep_queue = kPlaces;
+  std::promise<void> gate;
+  std::atomic<int> n_read{0};
+  s.engine.script = [&, open = gate.get_future().share()](const Request&) {
+    ++n_read;
+    open.wait();  // holds the only prep thread in submit
+    return byte_tokens("x");
+  };
+  s.start();
+  std::vector<std::future<HttpResponse>> answers;
+  const auto post = [&](const std::string& path, const std::string& key) {
+    answers.push_back(std::async(std::launch::async, [&s, path, key] {
+      return s.post(path, R"({"prompt":"x"})", {{"Authorization", "Bearer " + key}});
+    }));
+  };
+  const std::string render = std::string(kPath) + "/render";
+  const auto waiting = [&](int n) {
+    const std::string line = "quire_num_requests_preparing " + std::to_string(n) + "\n";
+    return eventually(
+        [&] { return s.get("/metrics", {{"Authorization", "Bearer one"}}).body.find(line) != std::string::npos; });
+  };
+  post(kPath, "one");
+  ASSERT_TRUE(eventually([&] { return n_read == 1; }));
+  for (int i = 0; i < kOfOne; ++i) post(render, "one");
+  ASSERT_TRUE(waiting(kOfOne));
+  const HttpResponse refused = s.post(render, R"({"prompt":"x"})", {{"Authorization", "Bearer one"}});
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.body.find("12 requests (prep_queue)"), std::string::npos) << refused.body;
+  post(kPath, "two");
+  ASSERT_TRUE(waiting(kPlaces));
+  gate.set_value();
+  for (auto& answer : answers) EXPECT_EQ(answer.get().status, 200);
 }
 
 TEST(Tenant, OnlyTheOperatorsPromptIsPublic) {
