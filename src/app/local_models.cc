@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include "app/command.h"
 #include "app/config_file.h"
 #include "app/model_store.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "hub/choice.h"
 #include "text/jinja/unicode.h"
 
@@ -91,15 +91,15 @@ bool is_model_name(std::string_view name) {
   return jinja::is_valid_utf8(name);
 }
 
-Result<std::vector<LocalModel>> models_in(const std::string& folder) {
+Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector<std::string>& left_out) {
   std::error_code error;
   std::vector<HubFile> ggufs;
   std::vector<LocalModel> out;
-  const auto add = [&out](std::string name, const fs::path& path, int64_t bytes) {
+  const auto add = [&](std::string name, const fs::path& path, int64_t bytes) {
     if (is_model_name(name))
       out.push_back(describe(std::move(name), path, bytes));
     else
-      log_warn("left out, because its name cannot be a model's: " + path.string());
+      left_out.push_back(path.string());
   };
   fs::directory_iterator entries(folder, error);
   for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
@@ -162,6 +162,26 @@ Status check_names(const std::vector<LocalModel>& models) {
         return fail(Code::invalid,
                     "two models are called \"" + models[i].name + "\": " + models[k].path + " and " + models[i].path);
   return {};
+}
+
+Result<std::vector<LocalModel>> LocalModelSource::read() const {
+  std::vector<LocalModel> all;
+  if (!folder.empty()) {
+    std::vector<std::string> left_out;
+    auto found = models_in(folder, left_out);
+    if (!found && found.error().code != Code::not_found) return tl::make_unexpected(std::move(found).error());
+    if (found) all = std::move(*found);
+  }
+  all.insert(all.end(), named.begin(), named.end());
+  if (pulled)
+    for (LocalModel& model : pulled_local_models()) all.push_back(std::move(model));
+  std::set<std::string> names;
+  std::erase_if(all, [&](const LocalModel& model) { return !names.insert(model.name).second; });
+  for (LocalModel& model : all) {
+    const auto at = own.find(model.name);
+    model.command = serve_command(model, at != own.end() ? at->second : arguments, keys);
+  }
+  return all;
 }
 
 Result<std::vector<std::string>> serve_arguments(const std::vector<std::string>& options) {

@@ -2,6 +2,7 @@
 // Names are taken from what lies in a folder or from the command line, never put together to a path, so no request can
 // name a file. Blocking: reads folders.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,9 @@ namespace quire {
 bool is_model_name(std::string_view name);
 
 // Of `folder`: each GGUF file (of a split one all parts together) under its name without ending, each folder with a
-// config.json under its name. What has a name that is none is left out, said in the log. Code::io where the folder
+// config.json under its name. What has a name that is none goes into `left_out`, a path. Code::io where the folder
 // cannot be read, Code::not_found where there is none of them.
-Result<std::vector<LocalModel>> models_in(const std::string& folder);
+Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector<std::string>& left_out);
 
 // "NAME=PATH": a GGUF file, a folder, or the name of a model that was pulled.
 Result<LocalModel> parse_local_model(const std::string& text);
@@ -28,6 +29,21 @@ std::vector<LocalModel> pulled_local_models();
 
 // Code::invalid where two have one name, naming both.
 Status check_names(const std::vector<LocalModel>& models);
+
+// What of models may change while the router runs. Values; read by one thread at a time.
+struct LocalModelSource {
+  std::string folder;                                   // --models; empty: none
+  bool pulled = false;                                  // --pulled
+  std::vector<LocalModel> named;                        // --model: these stay
+  std::map<std::string, std::vector<std::string>> own;  // arguments of engines of these models
+  std::vector<std::string> arguments;                   // of all others
+  std::vector<ApiKey> keys;
+
+  bool changes() const { return !folder.empty() || pulled; }
+  // All that there are now, with their commands. Of two with one name the first is taken, without a word. An
+  // empty folder has none. Code::io where the folder cannot be read.
+  Result<std::vector<LocalModel>> read() const;
+};
 
 // "NAME=VALUE" or "NAME", an option of `quire serve` without its dashes, as its arguments. Code::invalid where it has
 // none of that name, or that is the router's: where an engine listens and who may ask it.

@@ -35,21 +35,25 @@ TEST_F(LocalModels, AFolderHoldsFilesPartsAndFolders) {
   put("other/readme.md");
   put(std::string("bad\nname.gguf"));
   fs::create_symlink("b.gguf", root_ / "linked.gguf");
-  const auto models = models_in(root_.string());
+  std::vector<std::string> left_out;
+  const auto models = models_in(root_.string(), left_out);
   ASSERT_TRUE(models) << models.error().message;
   std::vector<std::string> told;
   for (const LocalModel& m : *models) told.push_back(m.name + " " + m.format + " " + std::to_string(m.bytes));
   EXPECT_THAT(told, ElementsAre("a gguf 8", "b gguf 4", "hugging safetensors 7", "linked gguf 4"));
   EXPECT_EQ((*models)[0].path, (root_ / "a-00001-of-00002.gguf").string());
+  EXPECT_THAT(left_out, ElementsAre((root_ / "bad\nname.gguf").string()));
 }
 
 TEST_F(LocalModels, AFolderThatIsNotThereOrHoldsNoneIsAnErrorThatNamesIt) {
-  EXPECT_THAT(models_in((root_ / "absent").string()).error().message, HasSubstr("absent cannot be read: No such file"));
+  std::vector<std::string> left_out;
+  EXPECT_THAT(models_in((root_ / "absent").string(), left_out).error().message,
+              HasSubstr("absent cannot be read: No such file"));
   put("notes.txt");
-  const auto none = models_in(root_.string());
+  const auto none = models_in(root_.string(), left_out);
   EXPECT_EQ(none.error().code, Code::not_found);
   EXPECT_THAT(none.error().message, HasSubstr("there is no model in " + root_.string()));
-  EXPECT_THAT(models_in((root_ / "notes.txt").string()).error().message, HasSubstr("Not a directory"));
+  EXPECT_THAT(models_in((root_ / "notes.txt").string(), left_out).error().message, HasSubstr("Not a directory"));
 }
 
 TEST_F(LocalModels, NamesAreNoPaths) {
@@ -78,7 +82,8 @@ TEST_F(LocalModels, ANamedModelIsAFileThatIsThere) {
 TEST_F(LocalModels, TwoOfOneNameAreRefusedNamingBoth) {
   put("m.gguf");
   put("m/config.json");
-  const auto models = models_in(root_.string());
+  std::vector<std::string> left_out;
+  const auto models = models_in(root_.string(), left_out);
   ASSERT_TRUE(models);
   const Status same = check_names(*models);
   ASSERT_FALSE(same);

@@ -16,19 +16,17 @@ Json status_of(const LocalModelState& model) {
   return out;
 }
 
-// What a file says of itself is not read here; clients expect the fields.
+// Clients expect the fields, also where nothing is known.
+Json details_of(const LocalModelState& model) {
+  if (const auto shown = Json::parse(model.shown); shown && shown->find("details") != nullptr)
+    return *shown->find("details");
+  return Json::Object{{"parent_model", ""},        {"format", model.format}, {"family", ""},
+                      {"families", Json::Array{}}, {"parameter_size", ""},   {"quantization_level", ""}};
+}
+
 Json tag_of(const LocalModelState& model) {
-  return Json::Object{{"name", model.name},
-                      {"model", model.name},
-                      {"modified_at", utc_time(model.modified_s)},
-                      {"size", model.bytes},
-                      {"digest", ""},
-                      {"details", Json::Object{{"parent_model", ""},
-                                               {"format", model.format},
-                                               {"family", ""},
-                                               {"families", Json::Array{}},
-                                               {"parameter_size", ""},
-                                               {"quantization_level", ""}}}};
+  return Json::Object{{"name", model.name},  {"model", model.name}, {"modified_at", utc_time(model.modified_s)},
+                      {"size", model.bytes}, {"digest", ""},        {"details", details_of(model)}};
 }
 
 }  // namespace
@@ -38,6 +36,10 @@ Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array
   for (const LocalModelState& model : local) {
     const auto at =
         std::find_if(listed.begin(), listed.end(), [&](const Json& one) { return *id_of(one) == model.name; });
+    if (model.gone) {
+      if (at != listed.end() && model.state != EngineState::off) listed.erase(at);
+      continue;
+    }
     Json entry =
         at != listed.end()
             ? std::move(*at)
@@ -53,8 +55,21 @@ Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array
 
 Json::Array tag_entries(const std::vector<LocalModelState>& local) {
   Json::Array out;
-  for (const LocalModelState& model : local) out.push_back(tag_of(model));
+  for (const LocalModelState& model : local)
+    if (!model.gone) out.push_back(tag_of(model));
   return out;
+}
+
+std::string show_page(const LocalModelState& model) {
+  if (!model.shown.empty()) return model.shown;
+  return Json(Json::Object{{"modelfile", ""},
+                           {"parameters", ""},
+                           {"template", ""},
+                           {"details", details_of(model)},
+                           {"model_info", Json::Object{}},
+                           {"capabilities", Json::Array{"completion"}},
+                           {"modified_at", utc_time(model.modified_s)}})
+      .dump();
 }
 
 Json::Array ps_entries(const std::vector<LocalModelState>& local, int64_t now_s) {

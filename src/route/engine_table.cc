@@ -10,6 +10,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr const char* kGone = "its file is not there any more";
 
 int64_t after(int64_t now_ns, int64_t ms) {
   return ms >= (kNever - now_ns) / kNsPerMs ? kNever : now_ns + ms * kNsPerMs;
@@ -24,17 +25,40 @@ std::string_view name_of(EngineState state) {
 
 EngineTable::EngineTable(const EngineRules& rules, std::vector<std::pair<std::string, int64_t>> names_and_bytes)
     : rules_(rules) {
-  for (auto& [name, bytes] : names_and_bytes) {
-    Model& model = models_.emplace_back();
-    model.name = std::move(name);
-    model.bytes = bytes;
-    model.keep_alive_ms = rules_.keep_alive_ms;
-  }
+  for (auto& [name, bytes] : names_and_bytes) add(std::move(name), bytes);
+}
+
+size_t EngineTable::add(std::string name, int64_t bytes) {
+  Model& model = models_.emplace_back();
+  model.name = std::move(name);
+  model.bytes = bytes;
+  model.keep_alive_ms = rules_.keep_alive_ms;
+  return models_.size() - 1;
+}
+
+void EngineTable::remove(size_t index) {
+  Model& model = models_[index];
+  model.gone = true;
+  unload(index);
+  if (model.state != EngineState::starting) refuse_waiting(index, kGone);
+}
+
+void EngineTable::renew(size_t index, int64_t bytes) {
+  Model& model = models_[index];
+  unload(index);
+  model.gone = false;
+  model.bytes = bytes;
+  model.n_failures = model.rests_until_ns = 0;
+  model.failure.clear();
 }
 
 EngineTable::Entered EngineTable::enter(size_t index, int64_t keep_alive_ms, int64_t now_ns) {
   Model& model = models_[index];
   Entered out;
+  if (model.gone) {
+    out.refusal = kGone;
+    return out;
+  }
   if (rules_.bytes > 0 && model.bytes > rules_.bytes) {
     out.refusal = "its " + std::to_string(model.bytes) + " bytes are more than " + std::to_string(rules_.bytes) +
                   ", what models may take together";
@@ -133,11 +157,14 @@ void EngineTable::failed(size_t index, const std::string& why, int64_t now_ns) {
   const int64_t doubled = std::min<int64_t>(model.n_failures - 2, 30);
   const int64_t rest_ms = doubled < 0 ? 0 : std::min(rules_.most_rest_ms, rules_.rest_ms << doubled);
   model.rests_until_ns = after(now_ns, rest_ms);
-  if (rest_ms == 0) return;
+  if (rest_ms > 0 || model.gone) refuse_waiting(index, why);
+}
+
+void EngineTable::refuse_waiting(size_t index, const std::string& why) {
   for (auto it = requests_.begin(); it != requests_.end();) {
     const auto at = it++;
     if (at->second.model != index || at->second.generation != 0) continue;
-    --model.n_waiting;
+    --models_[index].n_waiting;
     if (!at->second.is_load) refused_.emplace_back(at->first, why);
     requests_.erase(at);
   }
@@ -150,6 +177,7 @@ bool EngineTable::found_no_room(size_t index) {
   if (model.state != EngineState::starting || n_others <= 0) return false;
   model.state = EngineState::off;
   model.most_others = n_others - 1;
+  if (model.gone) refuse_waiting(index, kGone);
   return true;
 }
 

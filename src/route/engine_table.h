@@ -56,10 +56,19 @@ class EngineTable {
     uint64_t generation = 0;                     // of its process
     int64_t most_others = kKeepForever;          // engines beside it, until it is there
     bool unwanted = false;                       // to end as soon as nobody uses it, whatever its time
+    bool gone = false;                           // its file is: nobody is given it any more
   };
 
-  // REQUIRES different names.
+  // REQUIRES different names, here and in add().
   EngineTable(const EngineRules& rules, std::vector<std::pair<std::string, int64_t>> names_and_bytes);
+
+  // One more; its place. Places stay what they are.
+  size_t add(std::string name, int64_t bytes);
+  // Its file is gone: who waits for it is refused unless its engine is about to come up, and that ends as soon as
+  // nobody uses it.
+  void remove(size_t model);
+  // Its file is there, again or another one: what failed before may work now, and an engine of the old one is unloaded.
+  void renew(size_t model, int64_t bytes);
 
   // A request for the model at this place. It may go on at once, waits (step() tells of it), or is refused.
   // `keep_alive_ms`: how long the engine stays after its last request from when it is granted this one; −1: as before.
@@ -106,6 +115,7 @@ class EngineTable {
   using Requests = std::map<Ticket, Request>;
 
   void grant(Requests::iterator at, Step* step);
+  void refuse_waiting(size_t model, const std::string& why);
   void refuse_late(int64_t now_ns, Step& step);
   void end_idle(int64_t now_ns, Step& step);
   void make_room(Step& step);

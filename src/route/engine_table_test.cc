@@ -114,6 +114,54 @@ TEST(EngineTable, WhoWasUsedLongestAgoGoesFirstAndOnlyWhenThereIsNoRoom) {
   EXPECT_EQ(world.log, "+a+b-b+c");
 }
 
+TEST(EngineTable, AModelWhoseFileIsGoneIsGivenToNobodyAndEndsWhenItIsNotUsed) {
+  World world({.keep_alive_ms = kKeepForever});
+  const auto ticket = world.ask(0);
+  world.table.remove(0);
+  world.step();
+  EXPECT_TRUE(world.has(ticket)) << "what it has it finishes";
+  EXPECT_EQ(world.ask(0), 0U);
+  EXPECT_EQ(world.refusal, "its file is not there any more");
+  EXPECT_EQ(world.table.load(0, world.now_ms * kMs).ticket, 0U);
+  world.leave(ticket);
+  EXPECT_EQ(world.log, "+a-a");
+  world.table.renew(0, 20);
+  EXPECT_TRUE(world.has(world.ask(0)));
+  EXPECT_EQ(world.table.models()[0].bytes, 20);
+  // One more has a place behind the others.
+  EXPECT_EQ(world.table.add("d", 10), 3U);
+  EXPECT_TRUE(world.has(world.ask(3)));
+  EXPECT_EQ(world.log, "+a-a+a+d");
+}
+
+TEST(EngineTable, WhoWaitsForAModelWhoseFileGoesIsRefusedUnlessItIsAboutToComeUp) {
+  World world({.n_engines = 1});
+  world.slow = true;
+  const auto first = world.ask(0), other = world.ask(1);
+  world.table.remove(0);
+  world.table.remove(1);
+  world.step();
+  ASSERT_EQ(world.refused.size(), 1U);
+  EXPECT_EQ(world.refused[0], std::pair(other, std::string("its file is not there any more")));
+  world.table.listens(0, world.now_ms * kMs);
+  world.step();
+  EXPECT_TRUE(world.has(first));
+  world.leave(first);
+  EXPECT_EQ(world.log, "+a-a");
+  world.table.ended(0);
+  // One that fails is not tried again.
+  world.table.renew(0, 10);
+  const auto next = world.ask(0);
+  EXPECT_EQ(world.log, "+a-a+a");
+  world.table.remove(0);
+  world.table.failed(0, "no such file", world.now_ms * kMs);
+  world.step();
+  EXPECT_EQ(world.refused.back(), std::pair(next, std::string("no such file")));
+  EXPECT_EQ(world.log, "+a-a+a");
+  world.table.renew(0, 10);
+  EXPECT_NE(world.ask(0), 0U) << "another file may do";
+}
+
 TEST(EngineTable, BytesAreABoundToo) {
   World world({.n_engines = 10, .bytes = 100}, {{"a", 60}, {"b", 50}, {"c", 40}, {"d", 101}});
   world.leave(world.ask(0));

@@ -56,8 +56,8 @@ constexpr Passed kPassed[] = {
 // Of them those that need no key at a worker of ours.
 constexpr std::string_view kOpen[] = {"/", "/page/*", "/openapi.json"};
 
-// Answered here where there are local engines: they are of all models, not of one.
-constexpr std::string_view kOfAll[] = {"/api/ps", "/api/version"};
+// Answered here where there are local engines: they are of all models, or need none that is loaded.
+constexpr std::string_view kOfAll[] = {"/api/ps", "/api/show", "/api/version"};
 
 constexpr const char* kJson = "application/json";
 
@@ -209,10 +209,30 @@ void Front::add_engines() {
   });
   add("GET", "/api/version", Scope::open,
       [](HttpRequest&&, const ReplyPtr& reply) { send_json(reply, Json::Object{{"version", QR_VERSION}}); });
+  door_.router().add("POST", "/api/show", [this](const HttpRequest& head) {
+    const Verdict passed = pass_on(Scope::inference, head);
+    if (!passed.reads_body) return passed;
+    return Verdict{[this, passed](HttpRequest&& request, ReplyPtr reply) {
+                     show_model(std::move(request), std::move(reply), passed);
+                   },
+                   true};
+  });
   for (const bool load : {true, false})
     add_posted(
         load ? "/models/load" : "/models/unload",
         [this, load](const HttpRequest& request, const ReplyPtr& reply) { change_engine(request, reply, load); });
+}
+
+// Of a model of this machine without loading it. Other workers know theirs, and what names none is refused as it is of
+// any other path.
+void Front::show_model(HttpRequest&& request, ReplyPtr reply, const Verdict& passed) const {
+  const Result<Json> body = Json::parse(request.body);
+  const Json* named = body ? body->find("model") : nullptr;
+  if (named == nullptr && body) named = body->find("name");
+  const std::string* name = named != nullptr ? named->as_string() : nullptr;
+  const auto at = name != nullptr ? context_.engines->find(*name) : std::nullopt;
+  if (!at) return passed.answer(std::move(request), std::move(reply));
+  reply->send(200, {{"Content-Type", kJson}}, show_page(context_.engines->state(*at)));
 }
 
 void Front::change_engine(const HttpRequest& request, const ReplyPtr& reply, bool load) const {
@@ -240,10 +260,15 @@ void Front::change_engine(const HttpRequest& request, const ReplyPtr& reply, boo
 // As Ollama lists them.
 void Front::tags(const ReplyPtr& reply) const {
   Json::Array out;
-  if (context_.engines != nullptr) out = tag_entries(context_.engines->states());
+  std::vector<LocalModelState> local;
+  if (context_.engines != nullptr) local = context_.engines->states();
+  out = tag_entries(local);
   for (const Json& model : context_.fleet->models()) {
     const std::string& name = *id_of(model);
-    if (context_.engines != nullptr && context_.engines->find(name)) continue;
+    const auto is_local = [&](const LocalModelState& m) {
+      return m.name == name && (!m.gone || m.state != EngineState::off);
+    };
+    if (std::ranges::any_of(local, is_local)) continue;
     out.push_back(Json::Object{{"name", name}, {"model", name}});
   }
   send_json(reply, Json::Object{{"models", std::move(out)}});

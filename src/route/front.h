@@ -30,6 +30,7 @@ class Front {
   void add_engines();
   void add_posted(std::string_view path, Verdict::Answer answer);
   void change_engine(const HttpRequest& request, const ReplyPtr& reply, bool load) const;
+  void show_model(HttpRequest&& request, ReplyPtr reply, const Verdict& passed) const;
   Json::Array all_models() const;
   Verdict judge(Scope scope, const HttpRequest& head, const Verdict::Answer& answer);
   Verdict pass_on(Scope scope, const HttpRequest& head);

@@ -36,6 +36,7 @@ constexpr RouteLimitRow kRows[] = {
     {"model_start_ms", &RouteLimits::model_start_ms, "until a local engine listens; then it is killed"},
     {"model_wait_ms", &RouteLimits::model_wait_ms, "a request waits for its model's engine so long, then 503"},
     {"model_stop_ms", &RouteLimits::model_stop_ms, "from when a local engine is told to end; then it is killed"},
+    {"model_look_ms", &RouteLimits::model_look_ms, "between two looks at which models are there (--models, --pulled)"},
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ struct RouteLimits {
   int64_t model_start_ms = 600'000;    // a local engine, until it listens
   int64_t model_wait_ms = 600'000;     // a request, for its model's engine
   int64_t model_stop_ms = 60'000;      // a local engine, from when it is told to end until it has
+  int64_t model_look_ms = 5'000;       // between two looks at which models are there
 };
 
 struct RouteLimitRow {

@@ -30,16 +30,19 @@ tl::expected<std::optional<size_t>, HttpError> unnamed(const HttpRequest& reques
   if (ask.pinned && ask.session)
     if (const auto home = engines.find(context.fleet->local_home(*ask.session))) return home;
   if (context.fleet->has_remote()) return std::nullopt;
-  if (engines.n_models() == 1) return std::optional<size_t>(0);
+  const size_t n = engines.n_models();
+  if (n == 0)
+    return tl::make_unexpected(
+        HttpError{404, "there is no model here at the moment", "not_found_error", "model", "model_not_found"});
+  if (n == 1) return engines.any();
   if (ask.pinned)
     return tl::make_unexpected(HttpError{404,
                                          "what this goes on from is not here: its model was unloaded, or it never was",
                                          "not_found_error", "", "not_found"});
   if (is_reading(request)) return engines.any();
-  return tl::make_unexpected(HttpError{
-      400,
-      "model is required: there are " + std::to_string(engines.n_models()) + " models here, and /v1/models lists them",
-      "invalid_request_error", "model", "missing_required_parameter"});
+  return tl::make_unexpected(
+      HttpError{400, "model is required: there are " + std::to_string(n) + " models here, and /v1/models lists them",
+                "invalid_request_error", "model", "missing_required_parameter"});
 }
 
 }  // namespace

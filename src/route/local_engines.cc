@@ -19,13 +19,6 @@ namespace {
 constexpr int kSoonMs = 5, kTickMs = 200;
 constexpr std::string_view kListening = "listening on ", kLatest = ":latest";
 
-std::vector<std::pair<std::string, int64_t>> names_and_bytes(const std::vector<LocalModel>& models) {
-  std::vector<std::pair<std::string, int64_t>> out;
-  out.reserve(models.size());
-  for (const LocalModel& model : models) out.emplace_back(model.name, model.bytes);
-  return out;
-}
-
 struct LogLine {
   LogLevel level = LogLevel::info;
   std::string_view text;
@@ -77,16 +70,21 @@ LocalEngines::LocalEngines(LocalOptions options, Clock& clock, Metrics& metrics,
     : options_(std::move(options)),
       clock_(clock),
       changed_(std::move(changed)),
-      table_(options_.rules, names_and_bytes(options_.models)) {
-  for (const LocalModel& model : options_.models) {
-    const MetricLabels of{{"model", model.name}};
-    n_starts_.push_back(&metrics.counter("quire_engine_starts_total", "Engines that were started.", of));
-    n_failures_.push_back(&metrics.counter("quire_engine_failures_total",
-                                           "Of them, those that did not come up or ended by themselves.", of));
-  }
+      metrics_(metrics),
+      table_(options_.rules, {}) {
+  for (const LocalModel& model : options_.models) add(model);
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   QR_CHECK(wake_fd_ >= 0, "no eventfd");
   thread_ = std::thread([this] { run(); });
+}
+
+void LocalEngines::add(LocalModel model) {  // REQUIRES mu_, or that there is no thread yet
+  const MetricLabels of{{"model", model.name}};
+  places_.emplace(model.name, table_.add(model.name, model.bytes));
+  Slot& slot = slots_.emplace_back(std::move(model));
+  slot.n_starts = &metrics_.counter("quire_engine_starts_total", "Engines that were started.", of);
+  slot.n_failures = &metrics_.counter("quire_engine_failures_total",
+                                      "Of them, those that did not come up or ended by themselves.", of);
 }
 
 LocalEngines::~LocalEngines() {
@@ -95,28 +93,79 @@ LocalEngines::~LocalEngines() {
   ::close(wake_fd_);
 }
 
-std::optional<size_t> LocalEngines::find(std::string_view wanted) const {
-  const auto exact = [&](std::string_view text) -> std::optional<size_t> {
-    for (size_t i = 0; i < options_.models.size(); ++i)
-      if (options_.models[i].name == text) return i;
-    return std::nullopt;
-  };
-  if (const auto at = exact(wanted)) return at;
-  if (!wanted.ends_with(kLatest)) return std::nullopt;
-  return exact(wanted.substr(0, wanted.size() - kLatest.size()));
+void LocalEngines::set_models(std::vector<LocalModel> models) {
+  {
+    const std::lock_guard lock(mu_);
+    next_models_ = std::move(models);
+  }
+  wake();
 }
 
-size_t LocalEngines::any() const {
+// An engine of a file that is another one now goes as one of a file that is gone does, when nobody uses it.
+void LocalEngines::take_models() {
   const std::lock_guard lock(mu_);
-  size_t best = 0;
-  bool found = false;
+  if (!next_models_) return;
+  std::vector<LocalModel> models = std::move(*std::exchange(next_models_, std::nullopt));
+  std::vector<bool> there(slots_.size());
+  for (LocalModel& model : models) {
+    const auto at = places_.find(model.name);
+    if (at == places_.end()) {
+      if (slots_.size() < kMostModels) {
+        log_info("model " + model.name + " is there");
+        add(std::move(model));
+      } else if (!std::exchange(told_of_most_, true)) {
+        log_warn("route: no more models are taken: there were " + std::to_string(kMostModels) + " already");
+      }
+      continue;
+    }
+    const size_t i = at->second;
+    if (i >= there.size()) continue;  // named twice
+    there[i] = true;
+    LocalModel& known = slots_[i].model;
+    const bool is_same = known.path == model.path && known.bytes == model.bytes && known.modified_s == model.modified_s;
+    if (!is_same || table_.models()[i].gone) {
+      log_info("model " + model.name + (table_.models()[i].gone ? " is there again" : " has another file"));
+      table_.renew(i, model.bytes);
+    }
+    known = std::move(model);
+  }
+  for (size_t i = 0; i < there.size(); ++i) {
+    if (there[i] || table_.models()[i].gone) continue;
+    log_info("model " + slots_[i].model.name + ": its file is gone");
+    table_.remove(i);
+  }
+}
+
+size_t LocalEngines::n_models() const {
+  const std::lock_guard lock(mu_);
+  return static_cast<size_t>(std::ranges::count_if(table_.models(), [](const auto& model) { return !model.gone; }));
+}
+
+const std::string& LocalEngines::name(size_t model) const {
+  const std::lock_guard lock(mu_);
+  return slots_[model].name;
+}
+
+std::optional<size_t> LocalEngines::find(std::string_view wanted) const {
+  const std::lock_guard lock(mu_);
+  auto at = places_.find(wanted);
+  if (at == places_.end() && wanted.ends_with(kLatest))
+    at = places_.find(wanted.substr(0, wanted.size() - kLatest.size()));
+  if (at == places_.end() || table_.models()[at->second].gone) return std::nullopt;
+  return at->second;
+}
+
+std::optional<size_t> LocalEngines::any() const {
+  const std::lock_guard lock(mu_);
+  std::optional<size_t> best, first;
   for (size_t i = 0; i < table_.models().size(); ++i) {
     const EngineTable::Model& model = table_.models()[i];
-    if (model.state != EngineState::on || (found && model.used_ns <= table_.models()[best].used_ns)) continue;
+    if (model.gone) continue;
+    if (!first) first = i;
+    if (model.state != EngineState::on || (best && model.used_ns <= table_.models()[*best].used_ns)) continue;
     best = i;
-    found = true;
   }
-  return best;
+  return best ? best : first;
 }
 
 LocalEngines::Entered LocalEngines::enter(size_t model, int64_t keep_alive_ms, Told told) {
@@ -170,18 +219,25 @@ std::optional<LocalEngines::Refusal> LocalEngines::load(size_t model) {
   return std::nullopt;
 }
 
+LocalModelState LocalEngines::state_of(size_t model, int64_t now_ns) const {  // REQUIRES mu_
+  const LocalModel& what = slots_[model].model;
+  const EngineTable::Model& m = table_.models()[model];
+  const int64_t until = table_.idle_until_ns(model);
+  int64_t expires = until == kKeepForever ? kKeepForever : std::max<int64_t>(0, (until - now_ns) / kNsPerMs);
+  if (m.n_users > 0) expires = m.keep_alive_ms;
+  return {what.name, what.format, m.failure, what.bytes, what.modified_s, m.state, expires, m.gone, what.shown};
+}
+
+LocalModelState LocalEngines::state(size_t model) const {
+  const std::lock_guard lock(mu_);
+  return state_of(model, clock_.now_ns());
+}
+
 std::vector<LocalModelState> LocalEngines::states() const {
   const std::lock_guard lock(mu_);
-  const int64_t now = clock_.now_ns();
   std::vector<LocalModelState> out;
-  for (size_t i = 0; i < options_.models.size(); ++i) {
-    const LocalModel& model = options_.models[i];
-    const EngineTable::Model& m = table_.models()[i];
-    const int64_t until = table_.idle_until_ns(i);
-    int64_t expires = until == kKeepForever ? kKeepForever : std::max<int64_t>(0, (until - now) / kNsPerMs);
-    if (m.n_users > 0) expires = m.keep_alive_ms;
-    out.push_back({model.name, model.format, m.failure, model.bytes, model.modified_s, m.state, expires});
-  }
+  const int64_t now = clock_.now_ns();
+  for (size_t i = 0; i < slots_.size(); ++i) out.push_back(state_of(i, now));
   return out;
 }
 
@@ -214,6 +270,7 @@ void LocalEngines::run() {
     return ending_;
   };
   while (!ending()) {
+    take_models();
     step();
     wait();
     for (auto& [model, engine] : engines_) hear(model, engine);
@@ -256,8 +313,8 @@ void LocalEngines::step() {
 }
 
 void LocalEngines::start(size_t model) {
-  const LocalModel& what = options_.models[model];
-  n_starts_[model]->add();
+  const LocalModel& what = slots_[model].model;
+  slots_[model].n_starts->add();
   auto process = ChildProcess::start(what.command);
   if (!process) return fail_start(model, process.error().message);
   log_info("engine " + what.name + ": started, process " + std::to_string((*process)->pid()));
@@ -267,25 +324,25 @@ void LocalEngines::start(size_t model) {
 }
 
 void LocalEngines::fail_start(size_t model, const std::string& why) {
-  n_failures_[model]->add();
-  log_warn("engine " + options_.models[model].name + ": " + why);
+  slots_[model].n_failures->add();
+  log_warn("engine " + slots_[model].model.name + ": " + why);
   const std::lock_guard lock(mu_);
   table_.failed(model, without_path(model, why), clock_.now_ns());
 }
 
 // Where models lie is nobody's who asks for one.
 std::string LocalEngines::without_path(size_t model, std::string text) const {
-  const std::string& path = options_.models[model].path;
+  const std::string& path = slots_[model].model.path;
   if (path.empty()) return text;
   for (size_t at = text.find(path); at != std::string::npos; at = text.find(path, at))
-    text.replace(at, path.size(), options_.models[model].name), at += options_.models[model].name.size();
+    text.replace(at, path.size(), slots_[model].model.name), at += slots_[model].model.name.size();
   return text;
 }
 
 void LocalEngines::tell_to_end(size_t model) {
   const auto at = engines_.find(model);
   if (at == engines_.end()) return;
-  log_info("engine " + options_.models[model].name + ": told to end");
+  log_info("engine " + slots_[model].model.name + ": told to end");
   at->second.told = true;
   at->second.at.reset();
   at->second.until_ns = clock_.now_ns() + options_.stop_ms * kNsPerMs;
@@ -293,7 +350,7 @@ void LocalEngines::tell_to_end(size_t model) {
 }
 
 void LocalEngines::hear(size_t model, Engine& engine) {
-  const std::string& name = options_.models[model].name;
+  const std::string& name = slots_[model].model.name;
   engine.process->err().take([&](std::string_view line) {
     if (line.empty()) return;
     const LogLine said = read_log_line(line);
@@ -310,7 +367,7 @@ void LocalEngines::hear_address(size_t model, Engine& engine, std::string_view l
     engine.last_line = "says that it listens where nobody can ask it: " + std::string(line);
     return engine.process->signal(SIGKILL);
   }
-  spec->model = options_.models[model].name;
+  spec->model = slots_[model].model.name;
   engine.at = std::move(*spec);
   tell_changed();
   const std::lock_guard lock(mu_);
@@ -339,7 +396,7 @@ void LocalEngines::bury(size_t model, const std::string& how) {
   const auto node = engines_.extract(model);
   const Engine& engine = node.mapped();
   if (engine.told) {
-    log_info("engine " + options_.models[model].name + ": ended");
+    log_info("engine " + slots_[model].model.name + ": ended");
     const std::lock_guard lock(mu_);
     return table_.ended(model);
   }
@@ -350,11 +407,11 @@ void LocalEngines::bury(size_t model, const std::string& how) {
 
 // Whether it is to be tried again with fewer beside it.
 bool LocalEngines::lacked_room(size_t model, const Engine& engine) {
-  const std::string& words = options_.models[model].no_room;
+  const std::string& words = slots_[model].model.no_room;
   if (words.empty() || engine.last_line.find(words) == std::string::npos) return false;
   const std::lock_guard lock(mu_);
   if (!table_.found_no_room(model)) return false;
-  log_info("engine " + options_.models[model].name + ": there is no room for it yet: others have to end first");
+  log_info("engine " + slots_[model].model.name + ": there is no room for it yet: others have to end first");
   return true;
 }
 

@@ -4,6 +4,7 @@
 // model until it is answered, and no engine is told to end while one is held.
 #pragma once
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,10 +31,16 @@ struct LocalModel {
   ChildSpec command;       // a server that prints "listening on http://HOST:PORT" when it may be asked
   std::string path;        // nobody but the log is told of it
   std::string no_room;     // words of its last line where memory was what it had not enough of; empty: it has none
+  std::string shown = {};  // what /api/show says of it, JSON; empty: nothing is known
 };
 
 struct LocalOptions {
   std::vector<LocalModel> models;  // with different names; none: there are no local engines
+  // Of a thread of their own (model_watch.h), every `reread_ms`: all models that there are now, with different names;
+  // and what /api/show says of one. Empty: what there is stays; nothing is known.
+  std::function<Result<std::vector<LocalModel>>()> reread{};
+  std::function<std::string(const LocalModel& model)> show{};
+  int64_t reread_ms = 5'000;
   EngineRules rules;
   int64_t start_ms = 600'000;  // until it listens; then it is killed
   int64_t stop_ms = 60'000;    // from when it is told to end; then it is killed
@@ -45,6 +52,8 @@ struct LocalModelState {
   int64_t bytes = 0, modified_s = 0;
   EngineState state = EngineState::off;
   int64_t expires_ms = kKeepForever;  // from now, where nobody asks it
+  bool gone = false;                  // its file is: it is in no list of what may be asked for
+  std::string shown = {};
 };
 
 class LocalEngines;
@@ -99,12 +108,17 @@ class LocalEngines {
   LocalEngines(const LocalEngines&) = delete;
   LocalEngines& operator=(const LocalEngines&) = delete;
 
-  size_t n_models() const { return options_.models.size(); }
-  const std::string& name(size_t model) const { return options_.models[model].name; }
-  // By its name, or that with ":latest" behind it.
+  // What there is from now on, with different names. Models are known by places that stay what they are, also where
+  // their files are gone; beyond kMostModels nothing new is taken. Any thread; their own does it.
+  void set_models(std::vector<LocalModel> models);
+  static constexpr size_t kMostModels = 4096;
+
+  size_t n_models() const;  // whose files are there
+  const std::string& name(size_t model) const;
+  // By its name, or that with ":latest" behind it; none whose file is gone.
   std::optional<size_t> find(std::string_view name) const;
-  // One that runs, the last used of several, else the first: for pages that belong to none.
-  size_t any() const;
+  // One that runs, the last used of several, else the first: for pages that belong to none. None: there is no model.
+  std::optional<size_t> any() const;
 
   // `keep_alive_ms` as EngineTable has it. `told` is called once where it neither is granted nor refused here, unless
   // the lease is let go of first; then it may be called still. Any thread.
@@ -112,6 +126,7 @@ class LocalEngines {
   void unload(size_t model);
   std::optional<Refusal> load(size_t model);
   std::vector<LocalModelState> states() const;
+  LocalModelState state(size_t model) const;
 
   // Tells all to end and waits until they have, or kills them after `ms`; who waits is told nothing any more. A second
   // call from another thread with less time cuts the first one short.
@@ -119,6 +134,12 @@ class LocalEngines {
 
  private:
   friend class EngineLease;
+  struct Slot {
+    explicit Slot(LocalModel of) : name(of.name), model(std::move(of)) {}
+    const std::string name;
+    LocalModel model;  // changes with its file
+    Counter *n_starts = nullptr, *n_failures = nullptr;
+  };
   struct Engine {
     std::unique_ptr<ChildProcess> process;
     std::optional<WorkerSpec> at;  // where it listens
@@ -128,6 +149,9 @@ class LocalEngines {
   };
 
   void leave(EngineTable::Ticket ticket);
+  LocalModelState state_of(size_t model, int64_t now_ns) const;
+  void add(LocalModel model);
+  void take_models();
   void run();
   void wake() const;
   void wait();
@@ -147,10 +171,15 @@ class LocalEngines {
   const LocalOptions options_;
   Clock& clock_;
   const Changed changed_;
-  std::vector<Counter*> n_starts_, n_failures_;  // by model
+  Metrics& metrics_;
   int wake_fd_ = -1;
 
   mutable std::mutex mu_;  // guards what follows
+  // By place; changed by the thread alone, which reads them without the lock. None of them ever moves.
+  std::deque<Slot> slots_;
+  std::map<std::string, size_t, std::less<>> places_;   // by name
+  std::optional<std::vector<LocalModel>> next_models_;  // what set_models() said
+  bool told_of_most_ = false;
   EngineTable table_;
   std::map<EngineTable::Ticket, Told> told_;
   bool ending_ = false, over_ = false;

@@ -91,6 +91,12 @@ struct Router {
     options.worker_key = std::move(worker_key);
     router = std::move(*start_router(options, metrics));
   }
+  explicit Router(RouteOptions options) {
+    options.port = 0;
+    options.n_io_threads = 2;
+    options.limits.model_look_ms = 5;
+    router = std::move(*start_router(options, metrics));
+  }
   HttpResponse ask(const std::string& method, const std::string& path, std::string body = "") const {
     HttpClient client(ClientOptions{.port = router->port()});
     auto response = client.request({method, path, {{"Content-Type", "application/json"}}, std::move(body)});
@@ -136,6 +142,76 @@ TEST(LocalEngines, TheFirstRequestStartsItAllAreListedAndItEndsWithTheRouter) {
     EXPECT_FALSE(is_gone(pid));
   }
   EXPECT_TRUE(is_gone(pid));
+}
+
+TEST(LocalEngines, ModelsComeAndGoWithTheirFiles) {
+  Backend one("one"), two("two");
+  one.delay_ms = 200;
+  const TempFile pids;
+  const LocalModel first = model("one", listener(one.port(), pids.path)), second = model("two", listener(two.port()));
+  std::mutex mu;
+  std::vector<LocalModel> now{first};
+  RouteOptions options;
+  options.local.models = now;
+  options.local.reread = [&]() -> Result<std::vector<LocalModel>> {
+    const std::lock_guard lock(mu);
+    return now;
+  };
+  const auto set = [&](std::vector<LocalModel> models) {
+    const std::lock_guard lock(mu);
+    now = std::move(models);
+  };
+  const Router router(options);
+  const auto lists = [&](const std::string& path, const std::string& name) {
+    return router.ask("GET", path).body.find("\"" + name + "\"") != std::string::npos;
+  };
+  EXPECT_EQ(router.complete("two").status, 404);
+  set({first, second});
+  EXPECT_TRUE(eventually([&] { return lists("/v1/models", "two") && lists("/api/tags", "two"); }));
+  EXPECT_EQ(router.complete("two").body, "{\"by\":\"two\"}");
+  // A request that is under way ends as ever, and its engine with it.
+  HttpResponse slow;
+  std::thread client([&] { slow = router.complete("one"); });
+  EXPECT_TRUE(eventually([&] { return one.n_asked == 1; }));
+  set({second});
+  EXPECT_TRUE(eventually([&] { return !lists("/v1/models", "one"); }));
+  EXPECT_FALSE(lists("/api/tags", "one"));
+  EXPECT_EQ(router.complete("one").status, 404);
+  client.join();
+  EXPECT_EQ(slow.body, "{\"by\":\"one\"}");
+  EXPECT_TRUE(eventually([&] { return is_gone(pids_in(pids.path).at(0)); }));
+  EXPECT_EQ(router.ask("POST", "/v1/completions", "{}").body, "{\"by\":\"two\"}") << "the only one";
+  set({});
+  EXPECT_TRUE(eventually([&] { return !lists("/v1/models", "two"); }));
+  EXPECT_EQ(router.ask("POST", "/v1/completions", "{}").status, 404);
+  EXPECT_EQ(router.ask("GET", "/props").status, 404);
+  set({first});
+  EXPECT_TRUE(eventually([&] { return lists("/v1/models", "one"); }));
+  EXPECT_EQ(router.complete("one").body, "{\"by\":\"one\"}");
+  EXPECT_EQ(pids_in(pids.path).size(), 2U);
+}
+
+TEST(LocalEngines, AModelIsShownWithoutBeingLoaded) {
+  Backend one("one");
+  const TempFile pids;
+  RouteOptions options;
+  options.local.models = {model("one", listener(one.port(), pids.path)), model("two", listener(one.port(), pids.path))};
+  options.local.show = [](const LocalModel& m) {
+    return m.name == "one" ? R"({"details":{"family":"llama"},"template":"t"})" : "";
+  };
+  const Router router(options);
+  EXPECT_TRUE(eventually([&] {
+    return router.ask("POST", "/api/show", R"({"model":"one:latest"})").body ==
+           R"({"details":{"family":"llama"},"template":"t"})";
+  }));
+  EXPECT_NE(router.ask("GET", "/api/tags").body.find(R"("details":{"family":"llama"})"), std::string::npos);
+  const HttpResponse unknown = router.ask("POST", "/api/show", R"({"name":"two"})");  // its file says nothing
+  EXPECT_EQ(unknown.status, 200);
+  EXPECT_NE(unknown.body.find(R"("capabilities":["completion"])"), std::string::npos) << unknown.body;
+  EXPECT_EQ(router.ask("POST", "/api/show", "{}").status, 400);
+  EXPECT_EQ(router.ask("POST", "/api/show", R"({"model":"three"})").status, 404);
+  EXPECT_EQ(router.ask("POST", "/api/show", "[").status, 400);
+  EXPECT_TRUE(pids_in(pids.path).empty());
 }
 
 TEST(LocalEngines, ModelsThatAreNotHereAndFieldsThatAreWrongAreRefusedByName) {

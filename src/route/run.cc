@@ -15,6 +15,7 @@
 #include "route/discovery.h"
 #include "route/front.h"
 #include "route/kv_feeds.h"
+#include "route/model_watch.h"
 #include "route/prober.h"
 #include "route/shared_loads.h"
 
@@ -65,6 +66,7 @@ LocalOptions local_options(const RouteOptions& options) {
   const RouteLimits& l = options.limits;
   out.start_ms = l.model_start_ms;
   out.stop_ms = l.model_stop_ms;
+  out.reread_ms = l.model_look_ms;
   out.rules.wait_ms = l.model_wait_ms;
   out.rules.n_waiting = l.n_waiting;
   out.rules.rest_ms = l.eject_ms;
@@ -120,6 +122,9 @@ class RouteServerImpl final : public RouteServer {
     if (options.admin_port >= 0) {
       QR_TRY(admin_, Server::start(operators_server(options, metrics), front_.admin_door()));
     }
+    if (engines_ != nullptr && (options.local.reread || options.local.show))
+      model_watch_ = std::make_unique<ModelWatch>(
+          local_options(options), [this](std::vector<LocalModel> models) { engines_->set_models(std::move(models)); });
     prober_ = std::make_unique<Prober>(context_, *server_, options.health_path);
     if (!options.names.empty())
       discovery_ = std::make_unique<Discovery>(options.names, limits_.dns_ms, [this](const auto& found) {
@@ -179,8 +184,9 @@ class RouteServerImpl final : public RouteServer {
   std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
   std::unique_ptr<SharedLoads> shared_loads_;                              // null: no directory
   std::unique_ptr<Discovery> discovery_;
-  std::unique_ptr<KvFeeds> kv_feeds_;  // null: nobody listens
-  std::unique_ptr<Prober> prober_;     // destroyed first: its thread tells the server's; stop() ended those before
+  std::unique_ptr<KvFeeds> kv_feeds_;        // null: nobody listens
+  std::unique_ptr<ModelWatch> model_watch_;  // null: what models there are stays, and nothing is read of them
+  std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before
 };
 
 }  // namespace

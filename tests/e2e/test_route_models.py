@@ -131,6 +131,36 @@ class RouteModels(unittest.TestCase):
         self.assertEqual(events[-1], '[DONE]')
         self.assertTrue(eventually(lambda: router.loaded() == []))
 
+    def test_files_come_and_go_and_are_shown_without_being_loaded(self):
+        folder = Folder(ONE)
+        self.addCleanup(folder.close)
+        router = ModelRouter('--models', folder.path, '--limit', 'model_look_ms=50')
+        self.addCleanup(router.stop)
+
+        def names():
+            return sorted(m['id'] for m in router.get('/v1/models')[2]['data'])
+
+        self.assertEqual(names(), [ONE])
+        self.ask(router, chat(ONE))
+        os.symlink(path_of(TWO), os.path.join(folder.path, TWO + '.gguf'))
+        self.assertTrue(eventually(lambda: names() == sorted([ONE, TWO])))
+        self.assertTrue(eventually(lambda: router.post('/api/show', {'model': TWO})[2]['details']['family'] != ''))
+        shown = router.post('/api/show', {'model': TWO})[2]
+        self.assertEqual(router.loaded(), [ONE])
+        server = Server('--threads', '1', path=path_of(TWO))
+        self.addCleanup(server.stop)
+        own = server.post('/api/show', {'model': TWO})[2]
+        self.assertEqual({**shown, 'modified_at': ''}, {**own, 'modified_at': ''})
+        self.ask(router, chat(TWO))
+        os.remove(os.path.join(folder.path, ONE + '.gguf'))
+        self.assertTrue(eventually(lambda: names() == [TWO] and router.engine(ONE) is None))
+        self.assertEqual([m['name'] for m in router.get('/api/tags')[2]['models']], [TWO])
+        status, _, answer = router.post('/v1/chat/completions', chat(ONE))
+        self.assertEqual((status, answer['error']['code']), (404, 'model_not_found'))
+        os.symlink(path_of(ONE), os.path.join(folder.path, ONE + '.gguf'))
+        self.assertTrue(eventually(lambda: ONE in names()))
+        self.ask(router, chat(ONE))
+
     def test_ollamas_fields(self):
         router = self.route()
         status, _, answer = router.post('/api/generate', {'model': ONE, 'stream': False})

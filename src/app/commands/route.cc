@@ -8,6 +8,7 @@
 #include "app/byte_size.h"
 #include "app/command.h"
 #include "app/local_models.h"
+#include "app/model_card.h"
 #include "app/stop_signals.h"
 #include "base/bounded_reader.h"
 #include "base/freed_memory.h"
@@ -35,14 +36,21 @@ struct Args {
 // Models of this machine, and how their engines are started.
 Status check_local(Args& args) {
   LocalOptions& local = args.route.local;
+  LocalModelSource source;
+  source.folder = args.models;
+  source.pulled = args.pulled;
+  source.keys = args.route.keys;
   if (!args.models.empty()) {
-    auto found = models_in(args.models);
+    std::vector<std::string> left_out;
+    auto found = models_in(args.models, left_out);
     if (!found) return error_within("--local-models, --models", std::move(found).error());
+    for (const std::string& path : left_out) log_warn("left out, because its name cannot be a model's: " + path);
     local.models = std::move(*found);
   }
   for (const std::string& text : args.named) {
     auto model = parse_local_model(text);
     if (!model) return error_within("--local-model, --model", std::move(model).error());
+    source.named.push_back(*model);
     local.models.push_back(std::move(*model));
   }
   if (args.pulled)
@@ -59,8 +67,13 @@ Status check_local(Args& args) {
   if (!arguments) return error_within("--serve-option", std::move(arguments).error());
   auto own = model_arguments(args.of_models, local.models, *arguments);
   if (!own) return error_within("--model-option", std::move(own).error());
-  for (size_t i = 0; i < local.models.size(); ++i)
+  for (size_t i = 0; i < local.models.size(); ++i) {
     local.models[i].command = serve_command(local.models[i], (*own)[i], args.route.keys);
+    source.own.emplace(local.models[i].name, std::move((*own)[i]));
+  }
+  source.arguments = std::move(*arguments);
+  local.show = [](const LocalModel& model) { return shown_model(model.path); };
+  if (source.changes()) local.reread = [source = std::move(source)] { return source.read(); };
   return {};
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
 #include <thread>
 
 #include "app/access_options.h"
@@ -17,6 +16,7 @@
 #include "app/learned_prefixes.h"
 #include "app/local_server.h"
 #include "app/memory_plan.h"
+#include "app/model_card.h"
 #include "app/model_store.h"
 #include "app/spec_options.h"
 #include "app/step_needs.h"
@@ -36,7 +36,6 @@
 #include "engine/recording.h"
 #include "engine/tenants.h"
 #include "engine/watched_engine.h"
-#include "io/describe.h"
 #include "kv/kv_policy.h"
 #include "kv/tiers/remote_tier.h"
 #include "serve/named_templates.h"
@@ -67,24 +66,6 @@ struct Args {
   int drain_seconds = 30;
   bool no_prefix_cache = false, probe = false;
 };
-
-ModelCard model_card(const std::string& path) {
-  ModelCard card;
-  const Result<Json> about = describe_model(path);
-  if (!about) return card;
-  const auto number = [](const Json* at) { return at != nullptr && at->as_int() != nullptr ? *at->as_int() : 0; };
-  const auto text = [](const Json* at) { return at != nullptr && at->as_string() != nullptr ? *at->as_string() : ""; };
-  card.architecture = text(about->find("arch"));
-  card.n_parameters = number(about->find("n_params"));
-  card.file_bytes = number(about->find("file_bytes"));
-  const Json* weights = about->find("weights");
-  const Json* types = weights != nullptr ? weights->find("types") : nullptr;
-  if (types != nullptr && types->as_array() != nullptr && !types->as_array()->empty())
-    card.quantization = text(types->as_array()->front().find("type"));
-  card.file = std::filesystem::path(path).filename();
-  card.modified_s = modified_s(path);
-  return card;
-}
 
 // What the metrics compare with. Probing reads and computes for a second, and only where it is asked for.
 Result<MachineFacts> machine_facts(const Args& args, const ModelInfo& info) {

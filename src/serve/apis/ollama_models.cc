@@ -26,30 +26,6 @@ constexpr Field kPull[] = {
 const Schema kShowSchema({kShow});
 const Schema kPullSchema({kPull});
 
-// "1.2B", "815.0M", "260.0K": how its clients expect a size.
-std::string short_count(int64_t n) {
-  constexpr std::pair<int64_t, char> kUnits[] = {{1'000'000'000, 'B'}, {1'000'000, 'M'}, {1'000, 'K'}};
-  for (const auto& [size, letter] : kUnits) {
-    if (n < size) continue;
-    const int64_t tenths = n / (size / 10);
-    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + letter;
-  }
-  return std::to_string(n);
-}
-
-void append_details(std::string& out, const ModelCard& card) {
-  out += "\"details\":{\"parent_model\":\"\",\"format\":\"gguf\",\"family\":";
-  append_json_string(out, card.architecture);
-  out += ",\"families\":[";
-  append_json_string(out, card.architecture);
-  out += "],\"parameter_size\":\"" + short_count(card.n_parameters) + "\",\"quantization_level\":";
-  std::string type = card.quantization;
-  for (char& c : type)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  append_json_string(out, type);
-  out += '}';
-}
-
 // `loaded`: with what is told of those in memory. They stay there.
 std::string model_list(const ServeEnv& env, bool loaded) {
   const std::string size = std::to_string(env.card.file_bytes);
@@ -62,7 +38,7 @@ std::string model_list(const ServeEnv& env, bool loaded) {
     out += ",\"model\":";
     append_json_string(out, name);
     out += ",\"size\":" + size + ",\"digest\":\"" + (env.card.digest != 0 ? hex64(env.card.digest) : "") + "\",";
-    append_details(out, env.card);
+    append_ollama_details(out, env.card);
     if (loaded)
       out += R"(,"expires_at":"9999-12-31T23:59:59Z","size_vram":0,"context_length":)" + std::to_string(env.n_ctx);
     else
@@ -98,18 +74,7 @@ ApiResult<Call> pull(const ApiRequest& request, const ServeEnv& env) {
 
 ApiResult<Call> show(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(check_name(request, env, ""));
-  std::string out = "{\"modelfile\":\"\",\"parameters\":\"\",\"template\":";
-  append_json_string(out, env.chat_source);
-  out += ',';
-  append_details(out, env.card);
-  out += ",\"model_info\":{\"general.architecture\":";
-  append_json_string(out, env.card.architecture);
-  out += ",\"general.parameter_count\":" + std::to_string(env.card.n_parameters) + ',';
-  append_json_string(out, env.card.architecture + ".context_length");
-  out += ':' + std::to_string(env.n_ctx) + "},\"capabilities\":[\"completion\"" +
-         std::string(env.tools.form != nullptr ? ",\"tools\"" : "") + "],\"modified_at\":\"" +
-         utc_time(env.card.modified_s) + "\"}";
-  return Call(Answer{.body = std::move(out)});
+  return Call(Answer{.body = ollama_show(env.card, env.chat_source, env.n_ctx, env.tools.form != nullptr)});
 }
 
 ApiResult<Call> version(const ApiRequest&, const ServeEnv&) {

@@ -1,0 +1,124 @@
+// Models that come, change and go while somebody looks.
+#include "route/model_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "http/testing.h"
+
+namespace quire {
+namespace {
+
+LocalModel model(std::string name, int64_t bytes) {
+  LocalModel out;
+  out.name = std::move(name);
+  out.bytes = bytes;
+  return out;
+}
+
+// A folder that the test writes: each look has to be allowed.
+class ModelWatched : public testing::Test {
+ protected:
+  void start(std::vector<LocalModel> models) {
+    LocalOptions options;
+    options.models = models;
+    options.reread_ms = 1;
+    options.reread = [this]() -> Result<std::vector<LocalModel>> {
+      const std::lock_guard lock(mu_);
+      ++n_looks_;
+      if (!now_) return fail(Code::io, "the folder is gone");
+      return *now_;
+    };
+    options.show = [this](const LocalModel& one) {
+      const std::lock_guard lock(mu_);
+      ++n_shown_;
+      return one.name + " of " + std::to_string(one.bytes);
+    };
+    now_ = std::move(models);
+    watch_ = std::make_unique<ModelWatch>(options, [this](const std::vector<LocalModel>& told) {
+      const std::lock_guard lock(mu_);
+      told_ = told;
+    });
+  }
+  void set(std::optional<std::vector<LocalModel>> models) {
+    const std::lock_guard lock(mu_);
+    now_ = std::move(models);
+    n_looks_ = 0;
+  }
+  bool comes_to(const std::string& shown) {
+    return eventually([&] { return seen() == shown; });
+  }
+  std::string seen() {
+    const std::lock_guard lock(mu_);
+    std::string out;
+    for (const LocalModel& one : told_) out += one.shown + "; ";
+    return out;
+  }
+  void look(int n) {
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(mu_);
+      return n_looks_ >= n;
+    }));
+  }
+
+  std::mutex mu_;
+  std::optional<std::vector<LocalModel>> now_;
+  int n_looks_ = 0, n_shown_ = 0;
+  std::vector<LocalModel> told_;
+  std::unique_ptr<ModelWatch> watch_;  // last: its thread uses the others
+};
+
+TEST_F(ModelWatched, WhatIsThereIsShownOnceAndComesAndGoes) {
+  start({model("a", 1)});
+  EXPECT_TRUE(comes_to("a of 1; "));
+  set({{model("a", 1), model("b", 2)}});
+  EXPECT_TRUE(comes_to("a of 1; b of 2; "));
+  set({{model("b", 2)}});
+  EXPECT_TRUE(comes_to("b of 2; "));
+  set({{model("b", 3)}});
+  EXPECT_TRUE(comes_to("b of 3; "));
+  set({std::vector<LocalModel>{}});
+  EXPECT_TRUE(comes_to(""));
+  const std::lock_guard lock(mu_);
+  EXPECT_EQ(n_shown_, 3);
+}
+
+TEST_F(ModelWatched, WhatCannotBeReadStays) {
+  start({model("a", 1)});
+  EXPECT_TRUE(comes_to("a of 1; "));
+  set(std::nullopt);
+  look(5);
+  EXPECT_EQ(seen(), "a of 1; ");
+  set({{model("b", 2)}});
+  EXPECT_TRUE(comes_to("b of 2; "));
+}
+
+// A file that is being written is another one at each look.
+TEST(ModelWatch, WhatChangesFromLookToLookIsNotTakenYet) {
+  std::mutex mu;
+  int n_looks = 0;
+  std::vector<std::vector<int64_t>> told;
+  LocalOptions options;
+  options.models = {model("old", 1)};
+  options.reread_ms = 1;
+  options.reread = [&]() -> Result<std::vector<LocalModel>> {
+    const std::lock_guard lock(mu);
+    ++n_looks;
+    return std::vector<LocalModel>{model("old", std::min(n_looks, 6)), model("new", std::min(n_looks, 4))};
+  };
+  const ModelWatch watch(options, [&](const std::vector<LocalModel>& models) {
+    const std::lock_guard lock(mu);
+    std::vector<int64_t>& bytes = told.emplace_back();
+    for (const LocalModel& one : models) bytes.push_back(one.bytes);
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mu);
+    return n_looks > 9;
+  }));
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(told, (std::vector<std::vector<int64_t>>{{1, 4}, {6, 4}}));
+}
+
+}  // namespace
+}  // namespace quire
