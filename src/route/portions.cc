@@ -6,22 +6,26 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kMark = ": handover ", kEnd = "\n\n";
+constexpr std::string_view kMark = ": handover ";
+
+// Of an event, of a line, and of a mark among them.
+std::string_view end_of(StreamForm form) { return form == StreamForm::lines ? "\n" : "\n\n"; }
 
 // The next mark at or behind `from`, where an event begins; npos: there is none that is whole.
 struct Mark {
   size_t begin = std::string_view::npos, end = 0;
   std::string_view ids, told;
 };
-Mark next_mark(std::string_view bytes, size_t from) {
+Mark next_mark(StreamForm form, std::string_view bytes, size_t from) {
+  const std::string_view end_mark = end_of(form);
   Mark out;
   for (size_t at = bytes.find(kMark, from); at != std::string_view::npos; at = bytes.find(kMark, at + 1)) {
-    if (at > 0 && (at < kEnd.size() || bytes.substr(at - kEnd.size(), kEnd.size()) != kEnd)) continue;
-    const size_t end = bytes.find(kEnd, at);
+    if (at > 0 && !bytes.substr(0, at).ends_with(end_mark)) continue;
+    const size_t end = bytes.find(end_mark, at);
     if (end == std::string_view::npos) return out;
     const std::string_view said = bytes.substr(at + kMark.size(), end - at - kMark.size());
     const size_t gap = std::min(said.find(' '), said.size());
-    out = {at, end + kEnd.size(), said.substr(0, gap), said.substr(std::min(gap + 1, said.size()))};
+    out = {at, end + end_mark.size(), said.substr(0, gap), said.substr(std::min(gap + 1, said.size()))};
     return out;
   }
   return out;
@@ -49,9 +53,10 @@ void append_ids(std::string& to, std::string_view ids) {
 
 }  // namespace
 
-std::optional<Portion> read_portion(std::string_view bytes) {
+std::optional<Portion> read_portion(StreamForm form, std::string_view bytes) {
   Portion out;
-  for (Mark mark = next_mark(bytes, 0); mark.begin != std::string_view::npos; mark = next_mark(bytes, mark.end)) {
+  for (Mark mark = next_mark(form, bytes, 0); mark.begin != std::string_view::npos;
+       mark = next_mark(form, bytes, mark.end)) {
     if (!are_ids(mark.ids) || !read_number(mark.told, out.told_bytes)) return std::nullopt;
     out.events += bytes.substr(out.n_bytes, mark.begin - out.n_bytes);
     append_ids(out.ids, mark.ids);
@@ -60,10 +65,11 @@ std::optional<Portion> read_portion(std::string_view bytes) {
   return out;
 }
 
-std::string without_marks(std::string_view bytes) {
+std::string without_marks(StreamForm form, std::string_view bytes) {
   std::string out;
   size_t from = 0;
-  for (Mark mark = next_mark(bytes, 0); mark.begin != std::string_view::npos; mark = next_mark(bytes, mark.end)) {
+  for (Mark mark = next_mark(form, bytes, 0); mark.begin != std::string_view::npos;
+       mark = next_mark(form, bytes, mark.end)) {
     out += bytes.substr(from, mark.begin - from);
     from = mark.end;
   }

@@ -1,13 +1,16 @@
 // A stream of one of our own servers that another one can go on with. The one idea: such a server tells behind the
-// events of each portion how far the answer is, in a comment line, and only what has such a mark behind it is passed
-// on. So what the client has is what can be gone on from, wherever the stream breaks. Pure values.
+// events or lines of each portion how far the answer is, in a line that no client would read, and only what has such a
+// mark behind it is passed on. So what the client has is what can be gone on from, wherever the stream breaks. Pure.
 //   : handover 5,17,23 123        tokens of which everything was told since the last mark; bytes of text told in all
+// Behind a mark among events is a blank line.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "route/event_cut.h"
 
 namespace quire {
 
@@ -20,10 +23,11 @@ struct Portion {
   int64_t told_bytes = 0;
   size_t n_bytes = 0;  // that these and their marks take; 0: no mark came yet
 };
-// All up to the last mark of `bytes`, which begin where an event does. Nullopt: a mark cannot be read.
-std::optional<Portion> read_portion(std::string_view bytes);
-// Events, whole or not, without the marks among them.
-std::string without_marks(std::string_view bytes);
+// All up to the last mark of `bytes`, which begin where an event or a line does. Nullopt: a mark cannot be read.
+// REQUIRES a form that is not bytes, here and below.
+std::optional<Portion> read_portion(StreamForm form, std::string_view bytes);
+// Events or lines, whole or not, without the marks among them.
+std::string without_marks(StreamForm form, std::string_view bytes);
 
 // How far an answer is.
 class ToldSoFar {

@@ -209,8 +209,9 @@ void Proxied::begin_answer() {
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
   if (const std::string* ticket = field_of(head_.headers, kHandoverHeader);
-      ticket != nullptr && form_ == StreamForm::events && asks_for_handover()) {
+      ticket != nullptr && form_ != StreamForm::bytes && asks_for_handover()) {
     ticket_ = *ticket;
+    marked_ = form_;
     may_move_ = true;
   }
   std::erase_if(head_.headers, [](const HttpHeader& h) { return is_dropped(h.name); });
@@ -275,12 +276,12 @@ bool Proxied::pass_on(std::string_view bytes) {
 // How many of `bytes` may be passed on, and what of them is for the client where marks are among them.
 std::string Proxied::events_of(std::string_view bytes, std::optional<Portion>& portion, size_t& n_bytes) {
   if (may_move_) {
-    portion = read_portion(bytes);
+    portion = read_portion(marked_, bytes);
     may_move_ = portion.has_value();
   }
   n_bytes = portion ? portion->n_bytes : whole_bytes(form_, bytes);
   if (portion) return portion->events;
-  return ticket_.empty() ? "" : without_marks(bytes.substr(0, n_bytes));
+  return ticket_.empty() ? "" : without_marks(marked_, bytes.substr(0, n_bytes));
 }
 
 // An event or a line is about a token.
@@ -323,7 +324,7 @@ void Proxied::on_end(const UpstreamError* error) {
 }
 
 void Proxied::finish() {
-  if (!ticket_.empty()) held_ = without_marks(held_);
+  if (!ticket_.empty()) held_ = without_marks(marked_, held_);
   if (phase_ == Phase::streaming) count_generated(held_);
   settle();
   if (phase_ == Phase::streaming) return end_stream(std::move(held_));

@@ -117,7 +117,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::shared_ptr<Upstream> upstream_;
 
   // A stream that another worker can go on with.
-  std::string ticket_;  // of its first worker; empty: the stream has no marks
+  std::string ticket_;                      // of its first worker; empty: the stream has no marks
+  StreamForm marked_ = StreamForm::events;  // among what the marks are
   ToldSoFar told_;
   std::vector<std::shared_ptr<Worker>> refused_;  // who would not say the same
 

@@ -7,23 +7,22 @@
 namespace quire {
 namespace {
 
+constexpr std::string_view kMoving[] = {"/v1/chat/completions", "/chat/completions", "/v1/completions",
+                                        "/v1/messages",         "/api/chat",         "/api/generate"};
 constexpr size_t kMostTried = 4;  // workers that would not say the same, and as many that could not be reached
 
 }  // namespace
 
 // Of requests whose streams our servers can hand over; a client's own word for how an answer began stands as it is.
 bool Proxied::asks_for_handover() const {
-  const std::string& path = request_.path;
   if (context_.limits.n_moves == 0 || request_.method != "POST") return false;
-  if (path != "/v1/chat/completions" && path != "/chat/completions" && path != "/v1/completions") return false;
+  if (std::ranges::find(kMoving, request_.path) == std::end(kMoving)) return false;
   return request_.header("x-quire-resumable") == nullptr && body_->find("\"handover\"") == std::string::npos;
 }
 
 // The head of a worker's answer that is to go on behind another's. Where nothing was told yet, any stream will do.
 void Proxied::go_on_streaming() {
-  const auto is_stream = [&](const HttpHeader& h) {
-    return h.name == "content-type" && form_of(&h.value) == StreamForm::events;
-  };
+  const auto is_stream = [&](const HttpHeader& h) { return h.name == "content-type" && form_of(&h.value) == marked_; };
   const bool streams = head_.status == 200 && std::any_of(head_.headers.begin(), head_.headers.end(), is_stream);
   const auto ticket = std::find_if(head_.headers.begin(), head_.headers.end(),
                                    [](const HttpHeader& h) { return h.name == kHandoverHeader; });

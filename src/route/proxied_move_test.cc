@@ -22,6 +22,7 @@ struct Script {
   std::string ticket;  // empty: it does not know how to hand over
   std::string says;    // bytes of the stream
   bool breaks = false;
+  std::string type = "text/event-stream";
 };
 
 // What is answered to one request after the other, whoever is asked; the last one again and again.
@@ -36,7 +37,7 @@ struct Scripts {
     if (now.status != 200)
       return "HTTP/1.1 " + std::to_string(now.status) + " No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
     std::string out =
-        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + now.type + "\r\nTransfer-Encoding: chunked\r\n";
     if (!now.ticket.empty()) out += "x-quire-handover: " + now.ticket + "\r\n";
     char size[20];
     std::snprintf(size, sizeof size, "\r\n%zx\r\n", now.says.size());
@@ -111,6 +112,21 @@ TEST(ProxiedMove, AStreamGoesOnElsewhereBehindWhatTheClientHas) {
   EXPECT_NE(router.metrics.expose().find("quire_route_moved_streams_total 2"), std::string::npos);
   EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 0"), std::string::npos);
   EXPECT_TRUE(router.nothing_charged(3));
+}
+
+TEST(ProxiedMove, LinesOfOllamaGoOnToo) {
+  const auto line = [](const std::string& text) { return "{\"response\":\"" + text + "\"}\n"; };
+  const std::string lines = "application/x-ndjson";
+  Scripts scripts({{200, "t", line("a") + ": handover 5,6 1\n" + line("b"), true, lines},
+                   {200, "t", line("b") + ": handover 7 2\n" + line("c"), true, lines},
+                   {200, "t", event("c") + ": handover 8 3\n\n", false},  // no lines: it is not asked again
+                   {200, "t", line("c") + ": handover 8 3\n" + line("end"), false, lines}});
+  const Teller one(scripts), two(scripts), three(scripts), four(scripts);
+  TestRouter router({}, {}, {one.at(), two.at(), three.at(), four.at()});
+  const HttpResponse response = router.ask("POST", "/api/generate", kBody);
+  EXPECT_EQ(response.body, line("a") + line("b") + line("c") + line("end"));
+  EXPECT_EQ(scripts.asked_for(),
+            (std::vector<std::string>{kBody, behind("5,6", "1"), behind("5,6,7", "2"), behind("5,6,7", "2")}));
 }
 
 TEST(ProxiedMove, WhatWasNotToldAtAllIsAskedAnew) {

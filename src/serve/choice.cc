@@ -206,10 +206,12 @@ bool Choice::go_on_behind(std::span<const Token> output, int64_t told_bytes) {
 void Choice::drop_told() {
   const auto n_bytes = static_cast<size_t>(std::min(told_bytes_left_, std::ssize(piece_.text)));
   const auto n_tokens = std::min(told_tokens_left_, std::ssize(piece_.tokens));
-  dropped_.clear();
-  parser_.push(std::string_view(piece_.text).substr(0, n_bytes), dropped_);
+  parser_.push(std::string_view(piece_.text).substr(0, n_bytes), again_.parts);
   piece_.text.erase(0, n_bytes);
-  piece_.tokens.erase(piece_.tokens.begin(), piece_.tokens.begin() + n_tokens);
+  const auto end = piece_.tokens.begin() + n_tokens;
+  again_.tokens.insert(again_.tokens.end(), std::make_move_iterator(piece_.tokens.begin()),
+                       std::make_move_iterator(end));
+  piece_.tokens.erase(piece_.tokens.begin(), end);
   told_bytes_left_ -= static_cast<int64_t>(n_bytes);
   told_tokens_left_ -= n_tokens;
 }

@@ -96,6 +96,9 @@ class Choice final : public EventSink {
   // Moves out what is certain and not yet taken; the echo first. False when there is nothing. REQUIRES a choice that
   // does not gather.
   bool take_text(Delta& out);
+  // What of what another has told came again since the last call: not for the client, but for a writer that has to be
+  // as far as the other's was.
+  Delta take_again() { return std::exchange(again_, {}); }
   // All of it, without the echo. REQUIRES that the choice gathers and has ended.
   Delta give_whole() { return std::move(whole_); }
   int64_t told_bytes() const { return told_bytes_; }    // of its text: taken, or told before by another
@@ -157,7 +160,6 @@ class Choice final : public EventSink {
   AnswerParser parser_, parses_;  // of the text that is told; of every token's
   TextPiece piece_;
   std::string scratch_;
-  AnswerParts dropped_;
   int64_t n_reasoning_ = 0;
   bool parse_ended_ = false, parses_finished_ = false;
   TextStream text_;
@@ -165,7 +167,8 @@ class Choice final : public EventSink {
   bool echoed_ = false;
   int64_t told_bytes_ = 0;
   int64_t told_bytes_left_ = 0, told_tokens_left_ = 0;  // of what another has told: that come again
-  Delta whole_, fresh_;
+  AnswerParts dropped_;
+  Delta again_, whole_, fresh_;
   bool ended_ = false, behind_ = false, cancelled_ = false;
   int64_t n_tokens_ = 0;
   double logprob_sum_ = 0;

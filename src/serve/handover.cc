@@ -145,13 +145,13 @@ ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job) {
   return {};
 }
 
-void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes) {
+void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes, bool among_lines) {
   out += ": handover ";
   for (const Token id : ids) {
     if (out.back() != ' ') out += ',';
     out += std::to_string(id);
   }
-  out += ' ' + std::to_string(told_bytes) + "\n\n";
+  out += ' ' + std::to_string(told_bytes) + (among_lines ? "\n" : "\n\n");
 }
 
 }  // namespace quire

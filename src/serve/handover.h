@@ -1,6 +1,6 @@
 // A streamed answer that another server may go on with when this one is gone: same bytes, as far as its client can
 // tell. A router asks for it (kHandoverHeader) and is given, in the same field of the answer's head, a ticket, and
-// behind the events of each portion a mark, a comment line that says how far the answer is. What it knows then it puts
+// behind the events of each portion a mark, a line that says how far the answer is. What it knows then it puts
 // into the field "handover" of the same request to another server: {"ticket", "tokens", "told_bytes"}. Names no one and
 // grants nothing: whoever may send the request may say how its answer began.
 #pragma once
@@ -45,7 +45,8 @@ ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Jo
 // Once the job is complete. Marks are told where another server could go on; an answer that goes on is refused (409,
 // "handover_mismatch") where this server would not have given the same one. `max_tokens`: of the answer.
 ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job);
-// ": handover 5,17 123" and a blank line: tokens whose text was told since the last mark, and bytes of text in all.
-void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes);
+// ": handover 5,17 123" and a blank line, or among lines a line of its own: tokens whose text was told since the last
+// mark, and bytes of text in all.
+void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes, bool among_lines);
 
 }  // namespace quire

@@ -50,10 +50,10 @@ Portions read_portions(const HttpResponse& response) {
   const std::string_view body = response.body;
   size_t from = 0;
   for (size_t at = body.find(kMark); at != std::string_view::npos; at = body.find(kMark, from)) {
-    const size_t ids = at + kMark.size(), gap = body.find(' ', ids), end = body.find("\n\n", ids);
+    const size_t ids = at + kMark.size(), gap = body.find(' ', ids), end = body.find('\n', ids);
     out.list.push_back({std::string(body.substr(from, at - from)), std::string(body.substr(ids, gap - ids)),
                         std::string(body.substr(gap + 1, end - gap - 1))});
-    from = end + 2;
+    from = end + (body.substr(end).starts_with("\n\n") ? 2 : 1);
   }
   out.rest = body.substr(from);
   return out;
@@ -101,6 +101,58 @@ std::string said(const std::string& events) {
   return out;
 }
 
+// The same of Anthropic's events. What was found in a cache is the last server's alone to know.
+std::string said_by_messages(const std::string& events) {
+  std::string out;
+  for (size_t at = events.find("data: "); at != std::string::npos; at = events.find("data: ", at)) {
+    const Json data = parse_json(events.substr(at + 6, events.find("\n\n", at) - at - 6));
+    at += 6;
+    const std::string type = text_at(json_at(data, "type"));
+    if (type == "content_block_delta") {
+      for (const char* text : {"text", "thinking", "partial_json"})
+        if (const Json piece = json_at(data, "delta", text); piece.as_string() != nullptr) out += *piece.as_string();
+    } else if (type == "message_delta") {
+      out += json_at(data, "delta").dump() + json_at(data, "usage", "output_tokens").dump();
+    } else {
+      out += "\n" + data.dump() + "\n";
+    }
+  }
+  return out;
+}
+
+// The same of Ollama's lines.
+std::string said_by_lines(const std::string& lines) {
+  std::string content, thinking, calls, ends;
+  for (size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
+    const Json line = parse_json(lines.substr(at, lines.find('\n', at) - at));
+    const Json* message = line.find("message");
+    const Json text = message != nullptr ? json_at(*message, "content") : json_at(line, "response");
+    if (text.as_string() != nullptr) content += *text.as_string();
+    if (message != nullptr) {
+      const Json thought = json_at(*message, "thinking");
+      if (thought.as_string() != nullptr) thinking += *thought.as_string();
+      calls += json_at(*message, "tool_calls").dump();
+    }
+    if (line.find("done")->as_bool() != nullptr && *line.find("done")->as_bool())
+      for (const char* field : {"done_reason", "prompt_eval_count", "eval_count", "context"})
+        ends += json_at(line, field).dump() + " ";
+  }
+  std::string told;  // of lines without calls nothing
+  for (size_t at = 0; at < calls.size(); ++at)
+    if (calls.compare(at, 4, "null") == 0)
+      at += 3;
+    else
+      told += calls[at];
+  return content + "\n" + thinking + "\n" + told + "\n" + ends;
+}
+
+struct Dialect {
+  std::string (*said)(const std::string& events);
+  const char* end;  // a part of its last event
+};
+constexpr Dialect kOpenai{&said, "[DONE]"}, kAnthropic{&said_by_messages, "message_stop"},
+    kOllama{&said_by_lines, "\"done\":true"};
+
 std::string behind(const std::string& body,
                    const std::string& ticket,
                    const std::string& ids,
@@ -109,8 +161,11 @@ std::string behind(const std::string& body,
          body.substr(1);
 }
 
-// Behind every mark.
-void expect_one_answer(const std::string& path, const std::string& body, const std::string& reply = "") {
+// Behind every mark; how many there are.
+size_t expect_one_answer(const std::string& path,
+                         const std::string& body,
+                         const std::string& reply = "",
+                         const Dialect& dialect = kOpenai) {
   const Teller first(1, reply), second(2, reply);
   const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
   const Portions whole = read_portions(first.post(path, body, router));
@@ -119,7 +174,7 @@ void expect_one_answer(const std::string& path, const std::string& body, const s
   std::string all;
   for (const auto& portion : whole.list) all += portion.events;
   all += whole.rest;
-  EXPECT_NE(all.find("[DONE]"), std::string::npos) << all;
+  EXPECT_NE(all.find(dialect.end), std::string::npos) << all;
   std::string events, ids;
   for (const auto& portion : whole.list) {
     events += portion.events;
@@ -134,9 +189,11 @@ void expect_one_answer(const std::string& path, const std::string& body, const s
       if (!again.empty() && !next.ids.empty()) again += ',';
       again += next.ids;
     }
-    EXPECT_EQ(said(joined + more.rest), said(all)) << "behind " << ids << ", " << portion.told << " bytes";
+    EXPECT_EQ(dialect.said(joined + more.rest), dialect.said(all))
+        << "behind " << ids << ", " << portion.told << " bytes";
     EXPECT_EQ(again.find(",,"), std::string::npos);
   }
+  return whole.list.size();
 }
 
 std::string chat(const std::string& fields) {
@@ -179,6 +236,32 @@ TEST(Handover, ThinkingCallsAndEchoesAreToldOnce) {
       "/v1/chat/completions", chat(tools),
       "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>");
   expect_one_answer("/v1/completions", completion(R"(,"echo":true)"), "and more");
+}
+
+TEST(Handover, MessagesOfAnthropicGoOnInTheBlockThatIsOpen) {
+  const auto body = [](const std::string& fields) {
+    return R"({"stream":true,"max_tokens":200,"messages":[{"role":"user","content":"x"}])" + fields + "}";
+  };
+  EXPECT_GT(expect_one_answer("/v1/messages", body(""), "", kAnthropic), 3U);
+  expect_one_answer("/v1/messages", body(R"(,"stop_sequences":["cdcde"])"), "abcdcdxyabcdcdcdeabc", kAnthropic);
+  expect_one_answer(
+      "/v1/messages", body(R"(,"tools":[{"name":"get","input_schema":{"type":"object"}}])"),
+      "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>",
+      kAnthropic);
+  expect_one_answer("/v1/messages", R"({"stream":true,"max_tokens":3,"messages":[{"role":"user","content":"x"}]})",
+                    "abcdef", kAnthropic);
+}
+
+TEST(Handover, LinesOfOllamaGoOn) {
+  const std::string chat = R"({"messages":[{"role":"user","content":"x"}])", generate = R"({"prompt":"x")";
+  EXPECT_GT(expect_one_answer("/api/chat", chat + "}", "", kOllama), 3U);
+  expect_one_answer("/api/chat", chat + R"(,"options":{"num_predict":5,"stop":["xyz"]}})", "na\xC3\xAFve xyab",
+                    kOllama);
+  expect_one_answer(
+      "/api/chat", chat + R"(,"tools":[{"type":"function","function":{"name":"get"}}]})",
+      "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>", kOllama);
+  expect_one_answer("/api/generate", generate + R"(,"options":{"seed":7}})", "", kOllama);
+  expect_one_answer("/api/generate", generate + "}", "and more", kOllama);
 }
 
 TEST(Handover, NobodyIsToldMarksWhoDoesNotAskOrCannotUseThem) {

@@ -16,6 +16,8 @@ namespace quire {
 
 class PromptTokens;
 
+inline constexpr std::string_view kNdjson = "application/x-ndjson";  // streams of lines
+
 enum class FinishReason : uint8_t { stop, length, tool_calls };
 std::string_view finish_name(FinishReason);  // "stop", "length", "tool_calls"
 std::string hex64(uint64_t value);           // 16 digits, for ids

@@ -130,6 +130,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   // Io thread.
   std::optional<TraceParent> trace_parent_;
   bool head_sent_ = false, ending_ = false, over_ = false;
+  bool marks_are_lines_ = false;  // of a handover, in the stream that has begun
   int n_open_ = 0;
   int64_t first_token_ns_ = 0;  // since the head
   std::vector<Choice*> hand_;   // taken from the ready ones, by index

@@ -30,6 +30,7 @@ void Session::write_delta(Reply& reply, Choice& c) {
     HttpHeaders headers = job_.writer->stream_headers();
     headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
     if (job_.handover.asked) headers.push_back({std::string(kHandoverHeader), job_.handover.ticket});
+    marks_are_lines_ = std::ranges::any_of(headers, [](const HttpHeader& h) { return h.value == kNdjson; });
     reply.start_stream(200, std::move(headers));
     std::string told;  // by another
     job_.writer->begin(n_prompt_tokens(job_), job_.handover.goes_on ? told : pending_);
@@ -41,7 +42,13 @@ void Session::write_delta(Reply& reply, Choice& c) {
     n_sound_ = pending_.size();
   }
   Delta delta;
-  if (c.take_text(delta)) {
+  const bool some = c.take_text(delta);
+  if (const Delta again = c.take_again(); !again.parts.empty() || !again.tokens.empty()) {
+    begin();
+    std::string told;  // by another
+    job_.writer->delta(c.index, again, told);
+  }
+  if (some) {
     begin();
     if (tells(delta)) job_.writer->delta(c.index, delta, pending_);
     if (job_.handover.asked) mark(c, delta);
@@ -67,7 +74,7 @@ void Session::mark(const Choice& c, const Delta& delta) {
   std::vector<Token> ids;
   ids.reserve(delta.tokens.size());
   for (const TokenText& token : delta.tokens) ids.push_back(token.id);
-  append_mark(pending_, ids, c.told_bytes());
+  append_mark(pending_, ids, c.told_bytes(), marks_are_lines_);
 }
 
 void Session::fail(Reply& reply, const HttpError& error) {

@@ -118,6 +118,35 @@ def told(raw):
     return names, out, ends
 
 
+def told_messages(raw):
+    """The same of Anthropic's events."""
+    names, out, ends = set(), [], []
+    for event in raw.split(b'\n\n')[:-1]:
+        data = json.loads(event.split(b'data: ', 1)[1])
+        if data['type'] == 'message_start':
+            names.add(data['message']['id'])
+        elif data['type'] == 'content_block_delta':
+            out[-1][1] += data['delta']['text']
+        elif data['type'] == 'content_block_start':
+            out.append([data['index'], ''])
+        elif data['type'] == 'message_delta':
+            ends.append((data['delta'], data['usage']['output_tokens']))
+        else:
+            ends.append(data['type'])
+    return names, out, ends
+
+
+def told_lines(raw):
+    """The same of Ollama's lines, which have no ids."""
+    out, ends = '', []
+    for line in map(json.loads, raw.splitlines()):
+        out += line['response'] if 'response' in line else line['message']['content']
+        if line['done']:
+            ends.append((line['done_reason'], line['prompt_eval_count'], line['eval_count'], line.get('context')))
+    return {line['model']}, out, ends
+
+
+TOLD = {'/v1/messages': told_messages, '/api/chat': told_lines, '/api/generate': told_lines}
 STORY = {'messages': [{'role': 'user', 'content': 'Tell me a story about a fox.'}], 'max_tokens': 24}
 PENALTIES = {'repetition_penalty': 1.2, 'frequency_penalty': 0.5, 'presence_penalty': 0.3, 'no_repeat_ngram_size': 3,
              'dry_multiplier': 0.8}
@@ -129,6 +158,9 @@ CASES = {
                                           'max_tokens': 8}),
     'stop strings': ('/v1/completions', {'prompt': prompt(), 'max_tokens': 40, 'temperature': 0.8, 'seed': 11,
                                          'stop': ['. She', '. He', ' the old tree that'], 'logprobs': 1}),
+    'Anthropic': ('/v1/messages', {**STORY, 'temperature': 0.9, 'seed': 9, 'stop_sequences': ['. She', '. He']}),
+    'Ollama': ('/api/chat', {'messages': STORY['messages'], 'options': {'num_predict': 16, 'seed': 3}}),
+    'Ollama, with its context': ('/api/generate', {'prompt': 'Once', 'options': {'num_predict': 12, 'seed': 3}}),
     'guided': ('/v1/chat/completions', {**STORY, 'temperature': 0.8, 'seed': 5, 'regex': '[a-z ]{20,30}[.]'}),
 }
 
@@ -163,14 +195,16 @@ class Cut(unittest.TestCase):
         raw = response.read()
         connection.close()
         head = 400  # about as much as stands before the body
-        ends = [at for at in range(len(raw)) if raw.startswith(b'\n\n', at)]
-        return [head + at + more for at in ends for more in (2, 20)]
+        end = b'\n' if path.startswith('/api/') else b'\n\n'
+        ends = [at for at in range(len(raw)) if raw.startswith(end, at)]
+        return [head + at + more for at in ends for more in (len(end), 20)]
 
     def test_the_client_is_told_the_same_wherever_the_stream_is_cut(self):
         for name, (path, body) in CASES.items():
             status, _, raw = ask(self.servers[0], path, body)
             self.assertEqual(status, 200, raw)
-            names, wanted, ends = told(raw)
+            read = TOLD.get(path, told)
+            names, wanted, ends = read(raw)
             self.assertEqual(len(names), 1)
             n_before = self.cuts.n_cut
             for after in self.places(path, body):
@@ -180,7 +214,7 @@ class Cut(unittest.TestCase):
                     self.assertEqual(status, 200, raw)
                     self.assertNotIn('x-quire-handover', headers)
                     self.assertNotIn(b'handover', raw)
-                    names, said, said_ends = told(raw)
+                    names, said, said_ends = read(raw)
                     self.assertEqual(len(names), 1, names)
                     self.assertEqual((said, said_ends), (wanted, ends))
             self.assertGreater(self.cuts.n_cut - n_before, 10)

@@ -4,9 +4,9 @@
 
 #include "http/error_form.h"
 #include "serve/api.h"
+#include "serve/job.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -48,7 +48,7 @@ constexpr Field kBlock[] = {field_of("type", kString),
                             ignored_field("cache_control"),
                             ignored_field("citations"),
                             ignored_field("caller")};
-const Schema kMessages({kPrompt, kCall, sampling_fields(), foreign_fields(), no_progress_fields()});
+const Schema kMessages({kPrompt, kCall, sampling_fields(), foreign_fields(), no_progress_fields(), handover_fields()});
 const Schema kCount({kPrompt});
 const Schema kMessageSchema({kMessage});
 const Schema kThinkingSchema({kThinking});
@@ -80,10 +80,9 @@ void append_stop(std::string& out, const Ending& ending) {
 class Writer final : public ReplyWriter {
  public:
   // `own_stop`: a stop string that the server added and the client knows nothing of.
-  Writer(const ServeEnv& env, const Generation& g, std::string_view own_stop)
-      : own_stop_(own_stop), ids_(env.seeds->next()) {
-    head_ = "{\"id\":\"msg_" + env.seeds->id() + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
-    append_json_string(head_, answering_model(env, g));
+  Writer(const ServeEnv& env, const Job& job, std::string_view own_stop) : own_stop_(own_stop), ids_(job.name.calls) {
+    head_ = "{\"id\":\"msg_" + job.name.id + "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":";
+    append_json_string(head_, answering_model(env, job.generation));
     head_ += ",\"content\":[";
   }
 
@@ -366,6 +365,7 @@ ApiResult<Json> read_conversation(const ApiRequest& request) {
 ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_answer(request, env));
+  QR_TRY_VOID(read_handover(request, env, job));
   if (!args.has("max_tokens")) return refuse(missing_field("max_tokens"));
   if (args.has("context_management"))
     request.reading.warnings.add("context_management has no effect: the whole conversation is read");
@@ -378,7 +378,7 @@ ApiResult<Call> messages(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY(const Tools tools, read_tools(request));
   options.tools = &tools;
   QR_TRY(const std::string_view own_stop, add_chat(std::move(conversation), options, env, job));
-  job.writer = std::make_unique<Writer>(env, job.generation, own_stop);
+  job.writer = std::make_unique<Writer>(env, job, own_stop);
   return Call(std::move(job));
 }
 

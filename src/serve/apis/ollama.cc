@@ -58,8 +58,8 @@ constexpr Field kOptions[] = {
     ignored_field("tfs_z"),
     ignored_field("f16_kv"),
 };
-const Schema kChatSchema({kCommon, kChat});
-const Schema kGenerateSchema({kCommon, kGenerate});
+const Schema kChatSchema({kCommon, kChat, handover_fields()});
+const Schema kGenerateSchema({kCommon, kGenerate, handover_fields()});
 constexpr Field kCall[] = {field_of("function", kObject), field_of("id", kString, &ServeLimits::name_bytes),
                            ignored_field("type")};
 constexpr Field kCalled[] = {field_of("name", kString, &ServeLimits::name_bytes), field_of("arguments", kObject),
@@ -81,7 +81,7 @@ class Writer final : public ReplyWriter {
     head_ += ",\"created_at\":\"";
   }
 
-  HttpHeaders stream_headers() const override { return {{"Content-Type", "application/x-ndjson"}}; }
+  HttpHeaders stream_headers() const override { return {{"Content-Type", std::string(kNdjson)}}; }
   void begin(int64_t, std::string&) override {}
   void delta(int, const Delta& delta, std::string& out) override {
     add_context(delta.tokens);
@@ -262,6 +262,7 @@ ApiResult<Job> start_job(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(add_grammar(std::move(format), job.generation.grammar));
   job.stream = args.flag("stream", true);
   job.prompt_field = "prompt";
+  QR_TRY_VOID(read_handover(request, env, job));
   return job;
 }
 
