@@ -5,6 +5,7 @@
 
 #include "base/hash128.h"
 #include "io/in_quotes.h"
+#include "model/adapter_ends.h"
 #include "model/paired_rows.h"
 #include "ops/low_rank.h"
 
@@ -38,14 +39,22 @@ std::vector<float> rows_in_order(const LoraMatrices& of, const ModelInfo& info, 
 
 }  // namespace
 
+AdapterBuilder::AdapterBuilder(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes)
+    : model_(model), ops_(ops), base_(base), most_bytes_(most_bytes) {
+  const auto sites = model.adapter_sites();
+  for (size_t i = 0; i < sites.size(); ++i) sites_of_[sites[i].tensor].push_back(i);
+}
+
 AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
   Place out;
-  const auto sites = model_.adapter_sites();
-  for (size_t i = 0; i < sites.size(); ++i) {
-    if (sites[i].tensor != tensor) continue;
-    out.sites.push_back(i);
-    out.n_in = sites[i].n_in;
-    out.n_out = std::max(out.n_out, sites[i].first_row + sites[i].n_out);  // some rows may be of two sites
+  const auto found = sites_of_.find(tensor);
+  if (found == sites_of_.end()) return out;
+  out.sites = found->second;
+  for (const size_t i : out.sites) {
+    const AdapterSite& site = model_.adapter_sites()[i];
+    out.n_in = site.n_in;
+    out.n_out = std::max(out.n_out, site.first_row + site.n_out);  // some rows may be of two sites
+    out.looks_up = site.product == kEmbedding && site.layer == model_.info().n_layers;
   }
   return out;
 }
@@ -57,6 +66,7 @@ int64_t AdapterBuilder::row_numbers(const LoraMatrices& of) {
 Status AdapterBuilder::take_room(const Place& place, int64_t rank, bool has_magnitude) {
   bytes_ += rank * (place.n_in * static_cast<int64_t>(place.sites.size()) + place.n_out) * 4;
   if (has_magnitude) bytes_ += kScalingRows * place.n_out * 4;
+  if (place.looks_up) bytes_ += rank * rank * 4;  // what leaves the table's rows as they are
   if (bytes_ <= most_bytes_) return {};
   return fail(Code::exhausted, "its matrices take " + std::to_string(bytes_) + " bytes and more; there is room for " +
                                    std::to_string(most_bytes_));
@@ -70,7 +80,8 @@ Status AdapterBuilder::add(
     return fail(Code::corrupt,
                 "tensor " + label_b + ": times its factor of " + std::to_string(by) + " it is not finite");
   }
-  if (!matrices.magnitude.empty()) QR_TRY_VOID(scale_rows(place, matrices, label_b));
+  if (!matrices.magnitude.empty() && place.looks_up) QR_TRY_VOID(scale_columns(place, matrices, label_b));
+  if (!matrices.magnitude.empty() && !place.looks_up) QR_TRY_VOID(scale_rows(place, matrices, label_b));
   matrices_.push_back(std::move(matrices));
   for (const size_t i : place.sites) {
     if (at_site_.emplace(i, matrices_.size() - 1).second) continue;
@@ -115,10 +126,81 @@ Status AdapterBuilder::scale_rows(const Place& place, LoraMatrices& matrices, co
   return {};
 }
 
+// Every token's row of W + (A·B)ᵀ counts in the lengths of its columns.
+Status AdapterBuilder::scale_columns(const Place& place, LoraMatrices& matrices, const std::string& label) {
+  const std::string& tensor = model_.adapter_sites()[place.sites.front()].tensor;
+  const auto rank = static_cast<size_t>(matrices.rank), n_out = static_cast<size_t>(place.n_out);
+  std::vector<float> b(matrices.b.size()), sum(n_out);  // b [rank, n_out]
+  for (size_t i = 0; i < b.size(); ++i) b[i % rank * n_out + i / rank] = matrices.b[i];
+  std::vector<double> squares(n_out);
+  QR_TRY_VOID(base_.each_row(tensor, place.n_in, place.n_out, [&](int64_t token, std::span<const float> row) {
+    std::ranges::copy(row, sum.begin());
+    for (size_t j = 0; j < rank; ++j) {
+      const float by = matrices.a[static_cast<size_t>(token) * rank + j];
+      for (size_t i = 0; i < n_out; ++i) sum[i] += by * b[j * n_out + i];
+    }
+    for (size_t i = 0; i < n_out; ++i) squares[i] += static_cast<double>(sum[i]) * sum[i];
+  }));
+  std::vector<float> scaled;
+  scaled.reserve(n_out * (rank + kScalingRows));
+  for (size_t i = 0; i < n_out; ++i) {
+    const auto factor = static_cast<float>(matrices.magnitude[i] / std::sqrt(squares[i]));
+    if (!std::isfinite(factor)) {
+      return fail(Code::corrupt, "tensor " + label + ": with it column " + std::to_string(i) + " of " +
+                                     in_quotes(tensor) + " has a length that no magnitude can scale");
+    }
+    for (size_t j = 0; j < rank; ++j) scaled.push_back(factor * b[j * n_out + i]);
+    scaled.insert(scaled.end(), {factor, 0.0F});
+  }
+  matrices.b = std::move(scaled);
+  return {};
+}
+
+Status AdapterBuilder::check_same(const std::string& tensor, const HostWeight& theirs) {
+  constexpr double kMost = 0.5;  // of a row's length: more than weights of two bits lose
+  const int64_t n_out = theirs.shape[0], n_in = theirs.shape[1];
+  std::vector<float> its(static_cast<size_t>(n_in));
+  int64_t other = -1;
+  QR_TRY_VOID(base_.each_row(tensor, n_out, n_in, [&](int64_t r, std::span<const float> row) {
+    double difference = 0, length = 0, its_length = 0;
+    for (size_t i = 0; i < its.size(); ++i) {
+      const auto at = (r * n_in + static_cast<int64_t>(i)) * theirs.format->bytes;
+      theirs.format->decode(theirs.data.data() + at, &its[i]);
+      difference += std::pow(static_cast<double>(its[i]) - row[i], 2);
+      length += std::pow(static_cast<double>(row[i]), 2);
+      its_length += std::pow(static_cast<double>(its[i]), 2);
+    }
+    const bool is_same = difference <= kMost * kMost * std::max(length, its_length);  // not of what is no number
+    if (!is_same && other < 0) other = r;
+  }));
+  if (other < 0) return {};
+  return fail(Code::unsupported, "tensor " + in_quotes(theirs.name) + ": row " + std::to_string(other) +
+                                     " is not the model's: it was made for another model, or this part of it was "
+                                     "trained too");
+}
+
+// What an embedding's A is: a table of tokens, which takes the last place. In its own place stays what leaves the rows
+// found there as they are, and B behind it. `same` is what the first points to.
+void AdapterBuilder::put_table_behind(std::vector<LowRankSource>& from, std::vector<float>& same) const {
+  for (const auto& [i, unused] : at_site_) {
+    const AdapterSite& site = model_.adapter_sites()[i];
+    if (site.product != kEmbedding || site.layer != model_.info().n_layers) continue;
+    LowRankSource& its = from[i];
+    const int64_t rank = its.rank;
+    same.assign(static_cast<size_t>(rank * rank), 0.0F);
+    for (int64_t j = 0; j < rank; ++j) same[static_cast<size_t>(j * (rank + 1))] = 1.0F;
+    const LowRankSource table{.a = its.a, .rank = its.n_in, .n_in = rank};
+    its.a = same;
+    its.n_in = rank;
+    from.push_back(table);
+    return;
+  }
+}
+
 Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   const auto sites = model_.adapter_sites();
   std::vector<LowRankSource> from;
-  std::vector<LowRank> to(sites.size());
+  std::vector<float> same;  // of an embedding's numbers what they are
   for (size_t i = 0; i < sites.size(); ++i) {
     LowRankSource& one = from.emplace_back(LowRankSource{.n_in = sites[i].n_in, .n_out = sites[i].n_out});
     const auto at = at_site_.find(i);
@@ -129,10 +211,12 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
     one.b = std::span(its.b).subspan(static_cast<size_t>(sites[i].first_row * row_numbers(its)),
                                      static_cast<size_t>(sites[i].n_out * row_numbers(its)));
   }
+  put_table_behind(from, same);
+  std::vector<LowRank> to(from.size());
   auto out = std::make_shared<Adapter>();
   QR_TRY(out->memory, ops_.load_low_rank(from, to));
   out->content = content_of(from);
-  out->layers.resize(static_cast<size_t>(model_.info().n_layers));
+  out->layers.resize(static_cast<size_t>(model_.info().n_layers) + 1);
   for (size_t i = 0; i < sites.size(); ++i) {
     auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
     product.resize(std::max(product.size(), sites[i].index + 1));
@@ -143,6 +227,7 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
       if (std::ranges::all_of(*product, &LowRank::empty)) product->clear();
     }
   }
+  if (to.size() > sites.size()) out->layers.back().*kEmbeddingTable = {to.back()};
   return out;
 }
 

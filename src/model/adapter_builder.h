@@ -13,10 +13,11 @@
 
 namespace quire {
 
-// Two matrices that B·A is made of, for all rows of one of the model's tensors.
+// Two matrices that B·A is made of, for all rows of one of the model's tensors W [n_out, n_in]; of an embedding
+// [n_vocab, n_embd], for all its columns: W is what it is transposed, n_in is n_vocab.
 struct LoraMatrices {
   int64_t rank = 0;
-  std::vector<float> a;  // [rank, n_in]
+  std::vector<float> a;  // [rank, n_in]; of an embedding [n_vocab, rank]
   std::vector<float> b;  // [n_out, rank]
   // [n_out]: the length that each row of W + B·A is brought to (DoRA); empty: it stays what it is.
   std::vector<float> magnitude = {};
@@ -25,12 +26,16 @@ struct LoraMatrices {
 class AdapterBuilder {
  public:
   // Model and backend outlive it. base: where that model came from. most_bytes: of matrices as floats.
-  AdapterBuilder(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes)
-      : model_(model), ops_(ops), base_(base), most_bytes_(most_bytes) {}
+  AdapterBuilder(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes);
 
   struct Place {
     std::vector<size_t> sites;  // what the model's tensor is cut into; empty: adapters cannot add to it
     int64_t n_in = 0, n_out = 0;
+    bool looks_up = false;  // an embedding
+    // Of a matrix A as LoraMatrices has it.
+    std::vector<int64_t> a_shape(int64_t rank) const {
+      return looks_up ? std::vector{n_in, rank} : std::vector{rank, n_in};
+    }
   };
   Place place_of(std::string_view tensor) const;
   // Counts what matrices of this rank will take, with a magnitude or without. Code::exhausted where there is no room.
@@ -40,20 +45,27 @@ class AdapterBuilder {
   // model's file where a magnitude asks for its rows.
   Status add(
       const Place& place, LoraMatrices matrices, double factor, const std::string& label_a, const std::string& label_b);
+  // Whether the embedding or the head `tensor` of the model, as it is loaded, is this one [n, n_embd] but for its
+  // rounding: adapters on it bring the one along that they were made for. Code::unsupported names the first other row.
+  Status check_same(const std::string& tensor, const HostWeight& theirs);
   // Everything into the backend's memory.
   Result<std::shared_ptr<const Adapter>> finish();
 
  private:
   // Numbers of an output in what the backend gets of these.
   static int64_t row_numbers(const LoraMatrices& of);
-  // With the rows of the model: b becomes [n_out, rank + 2] (ops/low_rank.h).
+  // With the rows of the model: b becomes [n_out, rank + 2] (ops/low_rank.h). Then of an embedding, whose columns those
+  // are.
   Status scale_rows(const Place& place, LoraMatrices& matrices, const std::string& label);
+  Status scale_columns(const Place& place, LoraMatrices& matrices, const std::string& label);
+  void put_table_behind(std::vector<LowRankSource>& from, std::vector<float>& same) const;
 
   const Model& model_;
   Ops& ops_;
   BaseRows base_;
   const int64_t most_bytes_;
   int64_t bytes_ = 0;
+  std::map<std::string_view, std::vector<size_t>> sites_of_;  // a tensor's: numbers of the model's, ascending
   std::vector<LoraMatrices> matrices_;
   std::map<size_t, size_t> at_site_;  // number of the model's site: of matrices_
 };

@@ -24,6 +24,11 @@ void decode_row(const WeightFormat& format, const std::byte* from, std::span<flo
   }
 }
 
+// Where the file has a tensor's rows: the head of a model with tied weights is its embedding.
+std::string stored_name(const ModelFile& file, const std::string& tensor) {
+  return tensor == "output.weight" && file.find(tensor) == nullptr ? "token_embd.weight" : tensor;
+}
+
 void put_in_order(std::span<const int32_t> order, std::span<float> row, std::vector<float>& room) {
   if (order.empty()) return;
   room.assign(row.begin(), row.end());
@@ -45,7 +50,7 @@ Status BaseRows::each_row(const std::string& tensor,
                           int64_t n_in,
                           const std::function<void(int64_t r, std::span<const float> row)>& fn) {
   QR_TRY(const ModelFile* const its, file());
-  QR_TRY(const HostWeight* const found, its->get(tensor, {n_out, n_in}));
+  QR_TRY(const HostWeight* const found, its->get(stored_name(*its, tensor), {n_out, n_in}));
   const HostWeight weight = as_matrix(*found);
   const WeightFormat& format = loaded_format(weight, {.weights = of_.weights});
   const bool is_converted = &format != weight.format;  // whose columns are in order then

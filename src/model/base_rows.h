@@ -21,7 +21,8 @@ struct BaseModel {
 class BaseRows {
  public:
   explicit BaseRows(BaseModel of) : of_(std::move(of)) {}
-  // fn(r, row) for every row of the model's tensor [n_out, n_in], as decoded numbers whose columns are in order.
+  // fn(r, row) for every row of the model's tensor [n_out, n_in], as decoded numbers whose columns are in order. The
+  // head of a model with tied weights has its embedding's.
   // Errors name file and tensor: it is not there or has another shape, or the file was changed meanwhile.
   Status each_row(const std::string& tensor,
                   int64_t n_out,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bounded_reader.h"
+#include "model/adapter_ends.h"
 #include "model/attention_steps.h"
 #include "model/fingerprint.h"
 #include "model/step_tables.h"
@@ -138,23 +139,6 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
   return {};
 }
 
-void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
-  const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
-      {&layer.qkv, &AdapterLayer::qkv},
-      {&layer.attn_gate, &AdapterLayer::attn_gate},
-      {&layer.attn_out, &AdapterLayer::attn_out},
-      {&layer.gate_up, &AdapterLayer::gate_up},
-      {&layer.down, &AdapterLayer::down}};
-  for (const auto& [list, product] : products) {
-    if (!layer.latent.empty() && list == &layer.attn_out) continue;  // latent_attention adds nothing
-    for (const WeightLoader::Taken& one : load.taken()) {
-      if (one.list != list) continue;
-      const Linear& matrix = (*list)[one.index];
-      sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, number_of(layer), product, one.index});
-    }
-  }
-}
-
 Status Decoder::load_ends(WeightLoader& load) {
   const DecoderConfig& c = config_;
   load.enter("");
@@ -176,6 +160,8 @@ Status Decoder::load_ends(WeightLoader& load) {
   QR_TRY_VOID(load.status());
   embedding_ = embedding[0];
   if (output_.empty()) output_.push_back(embedding_);
+  sites_.push_back({"token_embd.weight", 0, embedding_.n_in, embedding_.n_out, c.n_layers, kEmbedding, 0});
+  sites_.push_back({"output.weight", 0, output_[0].n_out, output_[0].n_in, c.n_layers, kHead, 0});
   return {};
 }
 
@@ -265,7 +251,7 @@ int64_t Decoder::arena_bytes(int64_t n, int64_t n_out) const {
   const int64_t kept = n * (embd + turned + of_kept + tables + own);  // x and tables, to the end of the step
   const int64_t layer = n * (3 * embd + widest);           // normed, delta (two of parallel parts) and a part's own
   const int64_t out = n_out * (1 + 2 * embd + c.n_vocab);  // the row's number, its state twice, its logits
-  return (kept + std::max(layer, out)) * 4 + 24 * Arena::kAlign;
+  return (kept + std::max(layer, out)) * 4 + embedding_adapter_bytes() + 24 * Arena::kAlign;
 }
 
 void Decoder::mix(
@@ -489,6 +475,7 @@ Tensor Decoder::head(Tensor x, const Pass& pass) const {
   const Tensor normed = hidden(x, pass);                                                          // [n_out, n_embd]
   Tensor logits = pass.arena->alloc(DType::f32, {pass.batch->out_rows.dim(0), config_.n_vocab});  // [n_out, n_vocab]
   pass.ops->linear(logits, normed, output_);
+  if (!pass.batch->adapters.empty()) add_to_logits(logits, normed, config_.n_layers, pass);
   if (config_.logit_scale != 1.0F) pass.ops->scale(logits, config_.logit_scale);
   if (config_.logit_soft_cap > 0.0F) pass.ops->soft_cap(logits, config_.logit_soft_cap);
   return logits;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/adapter_ends.h"
 #include "model/decoder.h"
 
 namespace quire {
@@ -22,6 +23,7 @@ Tensor Decoder::embed(const Pass& pass) const {
   const int64_t n = pass.batch->ids.dim(0);
   Tensor x = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   pass.ops->embed(x, pass.batch->ids, embedding_);
+  if (!pass.batch->adapters.empty()) add_to_embeddings(x, config_.n_layers, pass);
   if (config_.embed_scale != 1.0F) pass.ops->scale(x, config_.embed_scale);
   if (!embed_norm_.empty() && config_.norm == NormKind::rms) pass.ops->rms_norm(x, x, embed_norm_, config_.norm_eps);
   if (!embed_norm_.empty() && config_.norm == NormKind::layer) {

@@ -10,6 +10,7 @@
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
 #include "model/adapter_builder.h"
+#include "model/adapter_ends.h"
 #include "model/lora_config.h"
 #include "model/lora_gguf.h"
 #include "model/paired_rows.h"
@@ -19,25 +20,32 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kFront = "base_model.model.";
-constexpr std::string_view kEndA = ".lora_A.weight", kEndB = ".lora_B.weight", kEndM = ".lora_magnitude_vector";
-
-// The tensors of a module, "model.layers.0.self_attn.q_proj".
+// "model.layers.0.self_attn.q_proj" has two matrices and, of DoRA, a magnitude. An embedding's matrices have names of
+// their own; with it and with the head PEFT saves the model's own weight.
 struct Parts {
   const SafeTensor* a = nullptr;
   const SafeTensor* b = nullptr;
-  const SafeTensor* magnitude = nullptr;  // of DoRA alone
+  const SafeTensor* magnitude = nullptr;
+  const SafeTensor* base = nullptr;
+  bool looks_up = false;
 };
 
-// Which of its module's a tensor is, and how its name ends; null: it is none.
+// Which of its module's a tensor is.
 struct Kind {
-  const SafeTensor* Parts::* part = nullptr;
   std::string_view end;
+  const SafeTensor* Parts::* part = nullptr;
 };
-Kind kind_of(std::string_view name, bool scales) {
-  if (name.ends_with(kEndA)) return {&Parts::a, kEndA};
-  if (name.ends_with(kEndB)) return {&Parts::b, kEndB};
-  if (scales && name.ends_with(kEndM)) return {&Parts::magnitude, kEndM};
-  return {};
+constexpr Kind kA = {".lora_A.weight", &Parts::a}, kB = {".lora_B.weight", &Parts::b};
+constexpr Kind kTableA = {".lora_embedding_A", &Parts::a}, kTableB = {".lora_embedding_B", &Parts::b};
+constexpr Kind kMagnitude = {".lora_magnitude_vector", &Parts::magnitude};
+constexpr Kind kBase = {".base_layer.weight", &Parts::base};
+
+// By how its name ends; null: it is none.
+const Kind* kind_of(std::string_view name, bool scales) {
+  for (const Kind* kind : {&kA, &kB, &kTableA, &kTableB, &kBase}) {
+    if (name.ends_with(kind->end)) return kind;
+  }
+  return scales && name.ends_with(kMagnitude.end) ? &kMagnitude : nullptr;
 }
 
 std::string known_ends(bool scales) {
@@ -45,30 +53,47 @@ std::string known_ends(bool scales) {
                 : "lora_A.weight and lora_B.weight of modules alone";
 }
 
+// What a module lacks; empty: nothing.
+std::string_view missing_end(const Parts& parts, bool scales) {
+  if (parts.a == nullptr) return parts.looks_up ? kTableA.end : kA.end;
+  if (parts.b == nullptr) return parts.looks_up ? kTableB.end : kB.end;
+  return scales && parts.magnitude == nullptr ? kMagnitude.end : std::string_view();
+}
+
 Result<std::map<std::string, Parts>> find_parts(const TensorFile& file, const LoraConfig& config) {
   std::map<std::string, Parts> out;
   for (const SafeTensor& tensor : file.tensors) {
     std::string_view name = tensor.name;
-    const Kind kind = kind_of(name, config.scales_rows);
-    if (!name.starts_with(kFront) || kind.part == nullptr)
+    const Kind* kind = kind_of(name, config.scales_rows);
+    if (!name.starts_with(kFront) || kind == nullptr)
       return fail(Code::unsupported, "tensor " + in_quotes(tensor.name) +
                                          ": is not known for a LoRA adapter, which has " +
                                          known_ends(config.scales_rows));
     name.remove_prefix(kFront.size());
-    name.remove_suffix(kind.end.size());
+    name.remove_suffix(kind->end.size());
     if (!config.targets_module(name))
       return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": is of no module that target_modules names");
-    out[std::string(name)].*kind.part = &tensor;
+    Parts& parts = out[std::string(name)];
+    if (parts.*kind->part != nullptr)
+      return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": its module has one of another name too");
+    parts.*kind->part = &tensor;
+    parts.looks_up |= kind == &kTableA || kind == &kTableB;
   }
   for (const auto& [module, parts] : out) {
-    const bool has_all =
-        parts.a != nullptr && parts.b != nullptr && (parts.magnitude != nullptr || !config.scales_rows);
-    if (has_all) continue;
-    const std::string_view missing = parts.a == nullptr ? kEndA : parts.b == nullptr ? kEndB : kEndM;
+    const std::string_view missing = missing_end(parts, config.scales_rows);
+    if (missing.empty()) continue;
     return fail(Code::corrupt,
                 "tensor " + in_quotes(std::string(kFront) + module + std::string(missing)) + ": is missing");
   }
   if (out.empty()) return fail(Code::corrupt, "it has no tensors");
+  return out;
+}
+
+// [n, m] of [m, n], m the rank.
+std::vector<float> transposed(const std::vector<float>& from, int64_t rank) {
+  const size_t m = static_cast<size_t>(rank), n = from.size() / m;
+  std::vector<float> out(from.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = from[i % m * n + i / m];
   return out;
 }
 
@@ -103,13 +128,17 @@ class Reader {
     const auto place = ours.empty() ? AdapterBuilder::Place() : builder_.place_of(ours.front().name);
     if (place.sites.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " + in_quotes(module) +
-                                         " that adapters may add to: only projections of attention and of dense "
-                                         "feed-forward units");
+                                         std::string(kAdaptable));
+    if (place.looks_up != parts.looks_up)
+      return fail(Code::corrupt, "tensor " + in_quotes(parts.a->name) + ": " + in_quotes(module) +
+                                     (place.looks_up ? " is an embedding" : " is no embedding"));
+    const int64_t rank = config.rank_of(module);
+    QR_TRY_VOID(builder_.take_room(place, rank, config.scales_rows));
     LoraMatrices out;
-    out.rank = config.rank_of(module);
-    QR_TRY_VOID(builder_.take_room(place, out.rank, config.scales_rows));
-    QR_TRY(out.a, read_finite(*parts.a, {out.rank, place.n_in}, map));
-    QR_TRY(out.b, read_finite(*parts.b, {place.n_out, out.rank}, map));
+    out.rank = rank;
+    QR_TRY(out.a, read_finite(*parts.a, {rank, place.n_in}, map));
+    if (place.looks_up) out.a = transposed(out.a, rank);
+    QR_TRY(out.b, read_finite(*parts.b, {place.n_out, rank}, map));
     QR_TRY_VOID(reshape_rows(ours.front(), parts.b->name, place.n_out, out));
     if (config.scales_rows) {
       LoraMatrices column;
@@ -118,8 +147,27 @@ class Reader {
       QR_TRY_VOID(reshape_rows(ours.front(), parts.magnitude->name, place.n_out, column));
       out.magnitude = std::move(column.b);
     }
+    if (parts.base != nullptr) QR_TRY_VOID(check_base(module, ours.front(), place, *parts.base, map));
     return builder_.add(place, std::move(out), config.factor_of(module), in_quotes(parts.a->name),
                         in_quotes(parts.b->name));
+  }
+
+  // The weight that PEFT saves with an embedding or the head is what it was trained on.
+  Status check_base(const std::string& module,
+                    const Renamed& ours,
+                    const AdapterBuilder::Place& place,
+                    const SafeTensor& base,
+                    const MappedFile& map) {
+    const AdapterSite& site = model_.adapter_sites()[place.sites.front()];
+    const bool is_head = site.product == kHead && site.layer == model_.info().n_layers;
+    if ((!place.looks_up && !is_head) || ours.rule->reshape != nullptr)
+      return fail(Code::unsupported,
+                  "tensor " + in_quotes(base.name) + ": weights of " + in_quotes(module) + " itself are not supported");
+    const std::vector<int64_t> shape =
+        place.looks_up ? std::vector{place.n_in, place.n_out} : std::vector{place.n_out, place.n_in};
+    QR_TRY_VOID(check_shape(base, shape));
+    QR_TRY(const HostWeight weight, make_weight(base, map));
+    return builder_.check_same(ours.name, weight);
   }
 
   // B's rows are the model's: they lie as the rows of its weight do.

@@ -171,7 +171,7 @@ double LoraConfig::factor_of(std::string_view module) const {
 }
 
 bool LoraConfig::targets_module(std::string_view module) const {
-  return targets.empty() ||
+  return targets.empty() || ties ||
          std::ranges::any_of(targets, [&](const std::string& name) { return ends_in(module, name); });
 }
 
@@ -185,6 +185,7 @@ Result<LoraConfig> read_lora_config(const Json& config) {
   QR_TRY(out.alpha, number("lora_alpha", config.find("lora_alpha"), false));
   QR_TRY(out.by_root, flag(config, "use_rslora"));
   QR_TRY(out.scales_rows, flag(config, "use_dora"));
+  QR_TRY(out.ties, flag(config, "ensure_weight_tying"));
   QR_TRY_VOID(read_patterns(config, "rank_pattern", out.ranks));
   QR_TRY_VOID(read_patterns(config, "alpha_pattern", out.alphas));
   QR_TRY_VOID(read_targets(config, out.targets));

@@ -12,6 +12,9 @@
 namespace quire {
 
 inline constexpr int kMaxLoraRank = 512;
+// Behind "this model has no X".
+inline constexpr std::string_view kAdaptable =
+    " that adapters may add to: only embeddings, the head, projections of attention and dense feed-forward units";
 
 struct LoraConfig {
   // A number for the modules that a pattern fits: those whose last names it is, or with "^" in front the one that it
@@ -27,6 +30,7 @@ struct LoraConfig {
   double alpha = 0;
   bool by_root = false;                // rsLoRA: the factor is alpha / √rank
   bool scales_rows = false;            // DoRA: every module has a magnitude too
+  bool ties = false;                   // the head has the embedding's matrices, and targets need not name it
   std::vector<Pattern> ranks, alphas;  // the first that fits counts
   // Modules by their last names; empty: the tensors say which.
   std::vector<std::string> targets;

@@ -85,17 +85,18 @@ Status add_pair(
   const AdapterBuilder::Place place = builder.place_of(tensor);
   if (place.sites.empty()) {
     return fail(Code::unsupported, "tensor " + in_quotes(pair.a->name) + ": this model has no " + in_quotes(tensor) +
-                                       " that adapters may add to: only projections of attention and of dense "
-                                       "feed-forward units");
+                                       std::string(kAdaptable));
   }
   LoraMatrices out;
-  out.rank = pair.a->shape.size() == 2 ? pair.a->shape[0] : 0;
+  out.rank = pair.a->shape.size() == 2 ? pair.a->shape[place.looks_up ? 1 : 0] : 0;
   if (out.rank < 1 || out.rank > kMaxLoraRank) {
-    return fail(Code::corrupt, "tensor " + in_quotes(pair.a->name) + ": must have shape [rank, " +
-                                   std::to_string(place.n_in) + "] with a rank of 1 to " +
-                                   std::to_string(kMaxLoraRank) + ", has " + shape_text(pair.a->shape));
+    const std::string n_in = std::to_string(place.n_in);
+    return fail(Code::corrupt, "tensor " + in_quotes(pair.a->name) + ": must have shape " +
+                                   (place.looks_up ? "[" + n_in + ", rank]" : "[rank, " + n_in + "]") +
+                                   " with a rank of 1 to " + std::to_string(kMaxLoraRank) + ", has " +
+                                   shape_text(pair.a->shape));
   }
-  QR_TRY_VOID(check_shape(*pair.a, {out.rank, place.n_in}));
+  QR_TRY_VOID(check_shape(*pair.a, place.a_shape(out.rank)));
   QR_TRY_VOID(check_shape(*pair.b, {place.n_out, out.rank}));
   QR_TRY_VOID(builder.take_room(place, out.rank));
   QR_TRY(out.a, read_finite(*pair.a));

@@ -1,6 +1,7 @@
 // LoRA adapters as llama.cpp's converter writes them: a GGUF file of type "adapter", whose tensors are NAME.lora_a
 // [rank, n_in] and NAME.lora_b [n_out, rank] of the model's tensors NAME ("blk.0.attn_q.weight"), rows as GGUF has
-// them.
+// them. Of the embedding, which is looked up, "token_embd.weight.lora_a" is [n_vocab, rank], one row a token, and
+// lora_b [n_embd, rank].
 #pragma once
 #include <memory>
 #include <string>

@@ -4,87 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "io/gguf_writer.h"
-#include "ops/no_ops.h"
+#include "model/lora_config.h"
+#include "model/test_adapted_model.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kRoom = int64_t{1} << 20;
-
-// A llama of 2 layers, 2 heads of 4 and one of keys and values: what it is asked for, no more.
-class SmallModel final : public Model {
- public:
-  explicit SmallModel(const std::string& arch = "llama") {
-    info_.arch = arch;
-    info_.n_layers = 2;
-    info_.n_heads = 2;
-    info_.n_kv_heads = 1;
-    info_.head_dim = 4;
-    info_.n_rope = 4;
-    for (int l = 0; l < 2; ++l) {
-      const auto add = [&](const std::string& name, int64_t n_out, int64_t n_in, auto product, size_t index,
-                           int64_t first_row = 0) {
-        const std::string tensor = "blk." + std::to_string(l) + "." + name + ".weight";
-        sites_.push_back({tensor, first_row, n_out, n_in, l, product, index});
-      };
-      const bool fused = arch == "phi3";
-      if (fused) add("attn_qkv", 16, 8, &AdapterLayer::qkv, 0);
-      if (!fused) add("attn_q", 8, 8, &AdapterLayer::qkv, 0);
-      if (!fused) add("attn_k", 4, 8, &AdapterLayer::qkv, 1);
-      if (!fused) add("attn_v", 4, 8, &AdapterLayer::qkv, 2);
-      add("attn_output", 8, 8, &AdapterLayer::attn_out, 0);
-      add(fused ? "ffn_up" : "ffn_gate", 6, 8, &AdapterLayer::gate_up, 0);
-      add("ffn_up", 6, 8, &AdapterLayer::gate_up, 1, fused ? 6 : 0);
-      add("ffn_down", 8, 6, &AdapterLayer::down, 0);
-    }
-  }
-  ModelInfo& facts() { return info_; }
-  std::span<const AdapterSite> adapter_sites() const override { return sites_; }
-  int64_t arena_bytes(int64_t, int64_t) const override { return 0; }
-  Tensor embed(const Pass&) const override { return {}; }
-  Tensor layers(Tensor x, LayerRange, const Pass&) const override { return x; }
-  Tensor head(Tensor x, const Pass&) const override { return x; }
-
- private:
-  std::vector<AdapterSite> sites_;
-};
-
-// Keeps what it is given, transposes nothing.
-class KeepingOps final : public NoOps {
- public:
-  std::string describe() const override { return "keeping"; }
-  Result<Buffer> allocate(int64_t bytes) override { return Buffer::allocate(bytes); }
-  void sample(std::span<Sampled>, Tensor, std::span<const SampleParams>) override {}
-  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
-    given.clear();
-    for (size_t i = 0; i < from.size(); ++i) {
-      given.push_back({{from[i].a.begin(), from[i].a.end()}, {from[i].b.begin(), from[i].b.end()}, from[i].rank});
-      to[i].n_out = from[i].n_out;
-      to[i].a.n_out = from[i].rank;
-    }
-    return Buffer::allocate(64);
-  }
-  struct Given {
-    std::vector<float> a, b;
-    int64_t rank;
-  };
-  std::vector<Given> given;  // by the model's sites
-};
-
-std::vector<float> counted(int64_t n, float first = 1) {
-  std::vector<float> out;
-  out.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) out.push_back(first + static_cast<float>(i));
-  return out;
-}
 
 class LoraFolder : public testing::Test {
  protected:
@@ -154,7 +84,7 @@ TEST_F(LoraFolder, MatricesGoToTheirPlacesWithTheirFactor) {
   EXPECT_EQ(ops_.given[0].a, counted(16));
   for (size_t i = 0; i < 16; ++i) EXPECT_EQ(ops_.given[0].b[i], 3 * (101 + static_cast<float>(i)));
   for (size_t i = 1; i < ops_.given.size(); ++i) EXPECT_EQ(ops_.given[i].rank, 0) << i;
-  ASSERT_EQ(adapter->layers.size(), 2U);
+  ASSERT_EQ(adapter->layers.size(), 3U);  // and of its ends
   ASSERT_EQ(adapter->layers[0].qkv.size(), 3U);
   EXPECT_FALSE(adapter->layers[0].qkv[0].empty());
   EXPECT_TRUE(adapter->layers[0].qkv[1].empty());
@@ -193,7 +123,7 @@ TEST_F(LoraFolder, FusedMatricesAreCutAsTheModelsOwn) {
   ASSERT_NE(adapter, nullptr);
   ASSERT_EQ(adapter->layers[1].qkv.size(), 1U);
   ASSERT_EQ(adapter->layers[1].gate_up.size(), 2U);
-  const size_t per_layer = ops_.given.size() / 2;
+  const size_t per_layer = (ops_.given.size() - 2) / 2;
   const auto &gate = ops_.given[per_layer + 2], &up = ops_.given[per_layer + 3];
   EXPECT_EQ(gate.a, up.a);
   EXPECT_EQ(gate.b.size(), 12U);
@@ -237,6 +167,90 @@ TEST_F(LoraFolder, RowsAreScaledToTheirMagnitude) {
   EXPECT_THAT(refusal(), testing::HasSubstr("lora_base.gguf.gone"));
   config("");
   EXPECT_EQ(refusal(), at + "not known for a LoRA adapter, which has lora_A.weight and lora_B.weight of modules alone");
+}
+
+// An embedding's A becomes a table with a row for each token, B is what multiplies these; the head is a product.
+TEST_F(LoraFolder, EmbeddingsAndTheHead) {
+  const std::string embedding = "base_model.model.model.embed_tokens";
+  add(embedding + ".lora_embedding_A", {2, 5}, counted(10));
+  add(embedding + ".lora_embedding_B", {8, 2}, counted(16, 101));
+  pair("lm_head", 2, 8, 5);
+  write();
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  ASSERT_EQ(adapter->layers.size(), 3U);
+  const AdapterLayer& ends = adapter->layers[2];
+  EXPECT_EQ((ends.*kHead).size(), 1U);
+  EXPECT_EQ((ends.*kEmbedding).size(), 1U);
+  EXPECT_EQ((ends.*kEmbeddingTable).size(), 1U);
+  const size_t n = ops_.given.size();  // what the sites have, then the table
+  EXPECT_EQ(ops_.given[n - 1].a, (std::vector<float>{1, 6, 2, 7, 3, 8, 4, 9, 5, 10}));
+  EXPECT_EQ(ops_.given[n - 1].rank, 5);
+  EXPECT_EQ(ops_.given[n - 2].a, counted(16));
+  EXPECT_EQ(ops_.given[n - 2].b[9], 3 * 110);
+  EXPECT_EQ(ops_.given[n - 3].a, (std::vector<float>{1, 0, 0, 1}));
+  EXPECT_EQ(ops_.given[n - 3].b[15], 3 * 116);
+  const uint64_t content = adapter->content;
+  tensors_[2].values[7] = 0;  // a token's
+  write();
+  EXPECT_NE(load()->content, content);
+}
+
+TEST_F(LoraFolder, EmbeddingsHaveNamesOfTheirOwn) {
+  const std::string file = "adapter_model.safetensors: ", front = "base_model.model.";
+  const std::string embedding = front + "model.embed_tokens", q = front + "model.layers.0.self_attn.q_proj";
+  tensors_.clear();
+  pair("model.embed_tokens", 2, 5, 8);
+  write();
+  EXPECT_EQ(refusal(), file + "tensor \"" + embedding + ".lora_A.weight\": \"model.embed_tokens\" is an embedding");
+  add(embedding + ".lora_embedding_A", {2, 5}, counted(10));
+  write();
+  EXPECT_EQ(refusal(), file + "tensor \"" + embedding + ".lora_embedding_A\": its module has one of another name too");
+  tensors_.erase(tensors_.begin(), tensors_.begin() + 2);
+  write();
+  EXPECT_EQ(refusal(), file + "tensor \"" + embedding + ".lora_embedding_B\": is missing");
+  tensors_.clear();
+  add(q + ".lora_embedding_A", {2, 8}, counted(16));
+  add(q + ".lora_embedding_B", {8, 2}, counted(16));
+  write();
+  EXPECT_EQ(refusal(),
+            file + "tensor \"" + q + ".lora_embedding_A\": \"model.layers.0.self_attn.q_proj\" is no embedding");
+}
+
+// PEFT saves the embedding with an adapter on it: the model's own is computed with, which must be the same.
+TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsTheModels) {
+  base_.path = testing::TempDir() + "lora_tied.gguf";
+  GgufWriter base(base_.path);
+  base.add_string("general.architecture", "llama");
+  ASSERT_TRUE(base.add_tensor("token_embd.weight", 0, {5, 8}));
+  const std::vector<float> rows = counted(40);
+  ASSERT_TRUE(base.write(std::as_bytes(std::span(rows))));
+  ASSERT_TRUE(base.finish());
+  const std::string embedding = "base_model.model.model.embed_tokens", head = "base_model.model.lm_head";
+  add(embedding + ".lora_embedding_A", {2, 5}, counted(10));
+  add(embedding + ".lora_embedding_B", {8, 2}, counted(16, 101));
+  pair("lm_head", 2, 8, 5);
+  std::vector<float> rounded = rows;
+  for (float& value : rounded) value *= 1.05F;
+  add(embedding + ".base_layer.weight", {5, 8}, rounded);
+  add(head + ".base_layer.weight", {5, 8}, rounded);
+  write();
+  EXPECT_EQ(refusal(), "");
+  for (size_t i = 24; i < 32; ++i) tensors_.back().values[i] = 1 - rows[i];
+  write();
+  EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"" + head +
+                           ".base_layer.weight\": row 3 is not the model's: it was made for another model, or this "
+                           "part of it was trained too");
+  tensors_.back().shape = {8, 5};
+  write();
+  EXPECT_EQ(refusal(),
+            "adapter_model.safetensors: tensor \"" + head + ".base_layer.weight\": must have shape [5, 8], has [8, 5]");
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj";
+  tensors_.back() = {q + ".base_layer.weight", {8, 8}, counted(64)};
+  write();
+  EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"" + q +
+                           ".base_layer.weight\": weights of \"model.layers.0.self_attn.q_proj\" itself are not "
+                           "supported");
 }
 
 TEST_F(LoraFolder, ContentNamesIt) {
@@ -301,9 +315,9 @@ TEST_F(LoraFolder, RefusesTensorsThatDoNotFit) {
             file + "tensor \"" + q + ".lora_A.weight\": must have shape [2, 8], has [3, 8]");
   EXPECT_EQ(again("model.layers.0.self_attn.q_proj", 2, 8, 12),
             file + "tensor \"" + q + ".lora_B.weight\": must have shape [8, 2], has [12, 2]");
-  const std::string only = " that adapters may add to: only projections of attention and of dense feed-forward units";
-  EXPECT_EQ(again("lm_head", 2, 8, 8),
-            file + "tensor \"base_model.model.lm_head.lora_A.weight\": this model has no \"lm_head\"" + only);
+  const std::string only(kAdaptable);
+  EXPECT_EQ(again("model.norm", 2, 8, 8),
+            file + "tensor \"base_model.model.model.norm.lora_A.weight\": this model has no \"model.norm\"" + only);
   EXPECT_EQ(again("model.layers.2.mlp.up_proj", 2, 8, 6),
             file +
                 "tensor \"base_model.model.model.layers.2.mlp.up_proj.lora_A.weight\": this model has no "
@@ -361,6 +375,16 @@ TEST_F(LoraFolder, OnlyModulesThatAreNamed) {
   }
 }
 
+// With tied weights PEFT adds to the head what it adds to the embedding, and saves both.
+TEST_F(LoraFolder, TiedModulesNeedNoName) {
+  pair("lm_head", 2, 8, 5);
+  write();
+  config(R"(,"target_modules":["q_proj"])");
+  EXPECT_THAT(refusal(), testing::HasSubstr("is of no module that target_modules names"));
+  config(R"(,"target_modules":["q_proj"],"ensure_weight_tying":true)");
+  EXPECT_EQ(refusal(), "");
+}
+
 TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
   class Plain final : public NoOps {
    public:
@@ -375,125 +399,6 @@ TEST_F(LoraFolder, BackendsThatAddNothingSayTheirName) {
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().code, Code::unsupported);
   EXPECT_EQ(loaded.error().message, folder_ + ": plain: this backend computes no adapters");
-}
-
-class LoraFile : public testing::Test {
- protected:
-  // Of type "adapter" for a llama, a factor of 3 at rank 2; each fact may be another or left out.
-  void fact(const std::string& key, const std::string& value) { texts_[key] = value; }
-  void pair(const std::string& tensor, int64_t rank, int64_t n_in, int64_t n_out) {
-    tensors_[tensor + ".lora_a"] = {{rank, n_in}, counted(rank * n_in)};
-    tensors_[tensor + ".lora_b"] = {{n_out, rank}, counted(n_out * rank, 101)};
-  }
-  void write() {
-    GgufWriter out(path_);
-    for (const auto& [key, value] : texts_) out.add_string(key, value);
-    if (alpha_ != 0) out.add_f32("adapter.lora.alpha", alpha_);
-    for (const auto& [name, tensor] : tensors_) ASSERT_TRUE(out.add_tensor(name, 0, tensor.first));
-    for (const auto& [name, tensor] : tensors_) ASSERT_TRUE(out.write(std::as_bytes(std::span(tensor.second))));
-    ASSERT_TRUE(out.finish());
-  }
-  Result<std::shared_ptr<const Adapter>> load(int64_t room = kRoom) {
-    write();
-    return load_lora(path_, model_, ops_, {}, room);
-  }
-  std::string refusal(int64_t room = kRoom) {
-    const auto loaded = load(room);
-    if (loaded) return "";
-    const std::string& text = loaded.error().message;
-    return text.starts_with(path_ + ": ") ? text.substr(path_.size() + 2) : "no file: " + text;
-  }
-
-  const std::string path_ = testing::TempDir() + "lora_file.gguf";
-  std::map<std::string, std::string> texts_ = {
-      {"general.type", "adapter"}, {"general.architecture", "llama"}, {"adapter.type", "lora"}};
-  float alpha_ = 6;
-  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
-  SmallModel model_;
-  KeepingOps ops_;
-};
-
-TEST_F(LoraFile, MatricesGoToTheirPlacesWithTheirFactor) {
-  pair("blk.0.attn_v.weight", 2, 8, 4);
-  pair("blk.1.ffn_down.weight", 3, 6, 8);
-  const auto adapter = load();
-  ASSERT_TRUE(adapter) << adapter.error().message;
-  EXPECT_EQ(ops_.given[2].a, counted(16));
-  EXPECT_EQ(ops_.given[2].b[0], 3 * 101);
-  EXPECT_EQ(ops_.given[13].rank, 3);
-  EXPECT_EQ(ops_.given[13].b[23], 2 * 124);
-  EXPECT_EQ(ops_.given[0].rank, 0);
-  alpha_ = 0;  // none: the matrices as they are
-  ASSERT_TRUE(load());
-  EXPECT_EQ(ops_.given[2].b[0], 101);
-}
-
-// Of a model whose rows lie as a folder's do; GGUF's rows of one that pairs them lie right.
-TEST_F(LoraFile, RowsOfQAndKLieAsTheModelsDo) {
-  pair("blk.0.attn_k.weight", 1, 8, 4);
-  alpha_ = 1;
-  ASSERT_TRUE(load());
-  EXPECT_EQ(ops_.given[1].b, (std::vector<float>{101, 103, 102, 104}));
-  model_.facts().rope_pairs = RopePairs::interleaved;
-  ASSERT_TRUE(load());
-  EXPECT_EQ(ops_.given[1].b, counted(4, 101));
-}
-
-TEST_F(LoraFile, IsRefusedByKey) {
-  pair("blk.0.attn_v.weight", 2, 8, 4);
-  const auto with = [&](const std::string& key, const std::string& value) {
-    const auto was = texts_;
-    texts_[key] = value;
-    const std::string out = refusal();
-    texts_ = was;
-    return out;
-  };
-  EXPECT_EQ(with("general.type", "model"), R"(key "general.type": must be adapter, found "model")");
-  EXPECT_EQ(with("adapter.type", "control"), R"(key "adapter.type": must be lora, found "control")");
-  EXPECT_EQ(with("general.architecture", "qwen2"), R"(key "general.architecture": must be llama, found "qwen2")");
-  EXPECT_EQ(with("adapter.alora.invocation_tokens", "x"),
-            R"(key "adapter.alora.invocation_tokens": is not supported for a LoRA adapter)");
-  EXPECT_EQ(with("adapter.lora.task_name", "pirates"), "");
-  texts_.erase("general.type");
-  EXPECT_THAT(refusal(), testing::HasSubstr("\"general.type\""));
-  texts_["general.type"] = "adapter";
-  alpha_ = NAN;
-  EXPECT_THAT(refusal(), testing::HasSubstr("\"adapter.lora.alpha\""));
-}
-
-TEST_F(LoraFile, IsRefusedByTensor) {
-  EXPECT_EQ(refusal(), "it has no tensors");
-  pair("blk.0.attn_v.weight", 2, 8, 4);
-  const auto good = tensors_;
-  const auto with = [&](const std::string& name, const std::vector<int64_t>& shape, const std::vector<float>& values) {
-    tensors_ = good;
-    tensors_[name] = {shape, values};
-    return refusal();
-  };
-  const std::string a = "blk.0.attn_v.weight.lora_a", b = "blk.0.attn_v.weight.lora_b";
-  EXPECT_EQ(with(a, {2, 7}, counted(14)), "tensor \"" + a + "\": must have shape [2, 8], has [2, 7]");
-  EXPECT_EQ(with(b, {2, 4}, counted(8)), "tensor \"" + b + "\": must have shape [4, 2], has [2, 4]");
-  EXPECT_EQ(with(a, {8}, counted(8)),
-            "tensor \"" + a + "\": must have shape [rank, 8] with a rank of 1 to 512, has [8]");
-  EXPECT_EQ(with(b, {4, 2}, std::vector<float>(8, INFINITY)), "tensor \"" + b + "\": value 0 is not finite");
-  EXPECT_EQ(with(b, {4, 2}, std::vector<float>(8, 3e38F)),
-            "tensor \"" + b + "\": times its factor of 3.000000 it is not finite");
-  EXPECT_EQ(with("output.weight", {2, 8}, counted(16)),
-            "tensor \"output.weight\": is not known for a LoRA adapter, which has .lora_a and .lora_b alone");
-  EXPECT_EQ(with("token_embd.weight.lora_a", {2, 8}, counted(16)), "tensor \"token_embd.weight.lora_b\": is missing");
-  tensors_ = good;
-  pair("output.weight", 2, 8, 4);
-  EXPECT_THAT(refusal(), testing::HasSubstr("this model has no \"output.weight\" that adapters may add to"));
-  tensors_ = good;
-  EXPECT_EQ(refusal(16), "its matrices take 96 bytes and more; there is room for 16");
-}
-
-TEST_F(LoraFile, NoGgufFileIsRefused) {
-  std::ofstream(path_) << "nothing of the kind";
-  const auto loaded = load_lora(path_, model_, ops_, {}, kRoom);
-  ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().message.find(path_ + ": "), 0U);
-  EXPECT_EQ(loaded.error().message.find(path_, 1), std::string::npos) << loaded.error().message;
 }
 
 }  // namespace

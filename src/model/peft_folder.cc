@@ -20,13 +20,16 @@ Status check_task(const Json& config) {
   return fail(Code::unsupported, "key \"task_type\": must be CAUSAL_LM, found " + shown_json(task));
 }
 
+Status check_shape(const SafeTensor& tensor, const std::vector<int64_t>& shape) {
+  if (tensor.shape == shape) return {};
+  return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": must have shape " + shape_text(shape) + ", has " +
+                                 shape_text(tensor.shape));
+}
+
 Result<std::vector<float>> read_finite(const SafeTensor& tensor,
                                        const std::vector<int64_t>& shape,
                                        const MappedFile& map) {
-  if (tensor.shape != shape) {
-    return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": must have shape " + shape_text(shape) +
-                                   ", has " + shape_text(tensor.shape));
-  }
+  QR_TRY_VOID(check_shape(tensor, shape));
   QR_TRY(const HostWeight weight, make_weight(tensor, map));
   std::vector<float> out(static_cast<size_t>(weight.n_rows() * weight.n_cols()));
   for (size_t i = 0; i < out.size(); ++i) {

@@ -19,6 +19,8 @@ inline constexpr const char* kPeftWeights = "adapter_model.safetensors";
 bool says_nothing(const Json& value);
 // Code::unsupported unless "task_type" is absent, null or CAUSAL_LM.
 Status check_task(const Json& config);
+// Code::corrupt names the tensor unless it has this shape.
+Status check_shape(const SafeTensor& tensor, const std::vector<int64_t>& shape);
 // All numbers of a tensor of this shape. Errors name the tensor: Code::corrupt for another shape or a value that is not
 // finite, Code::unsupported for a type.
 Result<std::vector<float>> read_finite(const SafeTensor& tensor,

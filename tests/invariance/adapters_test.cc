@@ -188,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                          Adapters,
                          testing::Values(Case{"llama", {"llama_all", "llama_some", "llama_dora"}},
                                          Case{"phi3", {"phi3_fused"}},
-                                         Case{"gptneox", {"gptneox_fused", "gptneox_dora"}},
+                                         Case{"gptneox", {"gptneox_fused", "gptneox_dora", "gptneox_ends"}},
+                                         Case{"granite", {"granite_ends", "granite_tied"}},
                                          Case{"qwen3moe", {"qwen3moe_attention"}}),
                          [](const auto& each) { return each.param.model; });
 

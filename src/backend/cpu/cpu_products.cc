@@ -107,7 +107,12 @@ void CpuOps::add_low_rank(Tensor y, Tensor x, const AddedProducts& added) {
   check_add_low_rank(y, x, added);
   set_low_rank(added, x);
   if (low_rank_.empty()) return;
-  for_rows(y.dim(0), y.dim(1), [&](int64_t i) { add_low_rank(y, LinearWork::Done{0, y.dim(1), i, i + 1}); });
+  constexpr int64_t kColumns = 8192;  // a row of logits is several tasks
+  const int64_t n_runs = (y.dim(1) + kColumns - 1) / kColumns;
+  for_rows(y.dim(0) * n_runs, std::min(kColumns, y.dim(1)), [&](int64_t task) {
+    const int64_t row = task / n_runs, begin = task % n_runs * kColumns;
+    add_low_rank(y, LinearWork::Done{begin, std::min(y.dim(1), begin + kColumns), row, row + 1});
+  });
 }
 
 void CpuOps::last_product(const Tensor& out,
