@@ -55,8 +55,52 @@ AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
     out.n_in = site.n_in;
     out.n_out = std::max(out.n_out, site.first_row + site.n_out);  // some rows may be of two sites
     out.looks_up = site.product == kEmbedding && site.layer == model_.info().n_layers;
+    out.is_expert = site.layer > model_.info().n_layers;
   }
   return out;
+}
+
+AdapterBuilder::Stack AdapterBuilder::stack_of(std::string_view tensor) const {
+  Stack out;
+  constexpr std::string_view kEnd = "_exps.weight", kPart = "ffn_";
+  const size_t at = tensor.find(kPart);
+  if (!tensor.ends_with(kEnd) || at == std::string_view::npos) return out;
+  const std::string front(tensor.substr(0, at + kPart.size()));
+  const std::string what(tensor.substr(front.size(), tensor.size() - front.size() - kEnd.size()));
+  const std::vector<std::string> parts =
+      what == "gate_up" ? std::vector<std::string>{"gate", "up"} : std::vector<std::string>{what};
+  for (int e = 0;; ++e) {
+    std::vector<Place> places;
+    int64_t n_out = 0;
+    for (const std::string& part : parts) {
+      const Place& one = places.emplace_back(place_of(front + part + "." + std::to_string(e) + ".weight"));
+      if (one.sites.empty()) return out;
+      n_out += one.n_out;
+    }
+    out.n_in = places.front().n_in;
+    out.n_out = n_out;
+    out.experts.push_back(std::move(places));
+  }
+}
+
+Status AdapterBuilder::add_stack(const Stack& stack,
+                                 const LoraMatrices& all,
+                                 double factor,
+                                 const std::string& label_a,
+                                 const std::string& label_b) {
+  auto a = all.a.begin();
+  auto b = all.b.begin();
+  for (const std::vector<Place>& places : stack.experts) {
+    const auto a_end = a + all.rank * stack.n_in;
+    for (const Place& place : places) {
+      const auto b_end = b + all.rank * place.n_out;
+      QR_TRY_VOID(take_room(place, all.rank));
+      QR_TRY_VOID(add(place, {.rank = all.rank, .a = {a, a_end}, .b = {b, b_end}}, factor, label_a, label_b));
+      b = b_end;
+    }
+    a = a_end;
+  }
+  return {};
 }
 
 int64_t AdapterBuilder::row_numbers(const LoraMatrices& of) {
@@ -216,8 +260,16 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   auto out = std::make_shared<Adapter>();
   QR_TRY(out->memory, ops_.load_low_rank(from, to));
   out->content = content_of(from);
-  out->layers.resize(static_cast<size_t>(model_.info().n_layers) + 1);
+  const auto ends = static_cast<size_t>(model_.info().n_layers);
+  const bool has_experts =
+      std::ranges::any_of(at_site_, [&](const auto& one) { return sites[one.first].layer > model_.info().n_layers; });
+  size_t n_entries = ends + 1;
+  for (const AdapterSite& site : sites) {
+    if (has_experts) n_entries = std::max(n_entries, static_cast<size_t>(site.layer) + 1);
+  }
+  out->layers.resize(n_entries);
   for (size_t i = 0; i < sites.size(); ++i) {
+    if (static_cast<size_t>(sites[i].layer) >= n_entries) continue;
     auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
     product.resize(std::max(product.size(), sites[i].index + 1));
     product[sites[i].index] = to[i];
@@ -227,7 +279,7 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
       if (std::ranges::all_of(*product, &LowRank::empty)) product->clear();
     }
   }
-  if (to.size() > sites.size()) out->layers.back().*kEmbeddingTable = {to.back()};
+  if (to.size() > sites.size()) out->layers[ends].*kEmbeddingTable = {to.back()};
   return out;
 }
 

@@ -31,13 +31,27 @@ class AdapterBuilder {
   struct Place {
     std::vector<size_t> sites;  // what the model's tensor is cut into; empty: adapters cannot add to it
     int64_t n_in = 0, n_out = 0;
-    bool looks_up = false;  // an embedding
+    bool looks_up = false;   // an embedding
+    bool is_expert = false;  // a matrix of one of many experts
     // Of a matrix A as LoraMatrices has it.
     std::vector<int64_t> a_shape(int64_t rank) const {
       return looks_up ? std::vector{n_in, rank} : std::vector{rank, n_in};
     }
   };
   Place place_of(std::string_view tensor) const;
+  // Of all experts' matrices that GGUF keeps in one tensor, "blk.0.ffn_gate_up_exps.weight": by expert the places of
+  // gate, up or both, or down. None: the model has no such experts.
+  struct Stack {
+    std::vector<std::vector<Place>> experts;
+    int64_t n_in = 0, n_out = 0;  // of one expert
+  };
+  Stack stack_of(std::string_view tensor) const;
+  // take_room and add for each expert: a [n_experts, rank, n_in], b [n_experts, n_out, rank].
+  Status add_stack(const Stack& stack,
+                   const LoraMatrices& all,
+                   double factor,
+                   const std::string& label_a,
+                   const std::string& label_b);
   // Counts what matrices of this rank will take, with a magnitude or without. Code::exhausted where there is no room.
   Status take_room(const Place& place, int64_t rank, bool has_magnitude = false);
   // Takes them; B is multiplied by the factor. label_a, label_b: what errors call them. Errors: Code::corrupt where

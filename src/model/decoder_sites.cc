@@ -1,9 +1,30 @@
 // Where adapters may add to a decoder: products of its layers that are matrices of the file, whole or rows of them.
 #include <utility>
 
+#include "model/adapter_experts.h"
 #include "model/decoder.h"
 
 namespace quire {
+namespace {
+
+// By the names of experts that lie one by one, whatever the file has.
+void find_expert_sites(const Experts& experts, int l, int n_layers, std::vector<AdapterSite>& out) {
+  const auto n_experts = static_cast<int>(experts.down.size());
+  const std::string front = "blk." + std::to_string(l) + ".ffn_";
+  for (int e = 0; e < n_experts; ++e) {
+    const std::string end = "." + std::to_string(e) + ".weight";
+    const int entry = first_expert_entry(n_layers, n_experts, l) + e;
+    const auto into = experts.into(static_cast<size_t>(e));
+    const Linear& down = experts.down[static_cast<size_t>(e)];
+    for (size_t i = 0; i < into.size(); ++i) {
+      const char* name = i + 1 < into.size() ? "gate" : "up";
+      out.push_back({front + name + end, 0, into[i].n_out, into[i].n_in, entry, &AdapterLayer::gate_up, i});
+    }
+    out.push_back({front + "down" + end, 0, down.n_out, down.n_in, entry, &AdapterLayer::down, 0});
+  }
+}
+
+}  // namespace
 
 void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
   const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
@@ -20,6 +41,7 @@ void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
       sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, number_of(layer), product, one.index});
     }
   }
+  find_expert_sites(layer.experts, number_of(layer), config_.n_layers, sites_);
 }
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 // The second part of a decoder's layer: a unit, or a few of many beside one that all rows go to.
 #include <cmath>
 
+#include "model/adapter_experts.h"
 #include "model/decoder.h"
 #include "model/step_tables.h"
 #include "ops/parts.h"
@@ -149,7 +150,8 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
     pass.ops->finish();
     mix_sparsely(scores, c.jitter);
   }
-  pass.ops->moe(out, MoeInput{expert_input(in, scores, pass), scores, scratch}, layer.experts);
+  run_experts(out, MoeInput{expert_input(in, scores, pass), scores, scratch}, layer.experts,
+              first_expert_entry(c.n_layers, c.n_experts, number_of(layer)), pass);
   pass.arena->release(mark);
   if (!layer.shared_down.empty()) shared_unit(out, layer, in, pass);
   if (c.mixture_scale != 1.0F) pass.ops->scale(out, c.mixture_scale);

@@ -71,7 +71,7 @@ Result<std::map<std::string, Parts>> find_parts(const TensorFile& file, const Lo
                                          known_ends(config.scales_rows));
     name.remove_prefix(kFront.size());
     name.remove_suffix(kind->end.size());
-    if (!config.targets_module(name))
+    if (!config.targets_module(name) && config.parameter_of(name).empty())
       return fail(Code::corrupt, "tensor " + in_quotes(tensor.name) + ": is of no module that target_modules names");
     Parts& parts = out[std::string(name)];
     if (parts.*kind->part != nullptr)
@@ -124,6 +124,8 @@ class Reader {
   }
 
   Status read_module(const std::string& module, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
+    const std::string parameter = config.parameter_of(module);
+    if (!parameter.empty()) return read_experts(parameter, parts, config, map);
     const std::vector<Renamed> ours = our_names(module + ".weight", entry_->hf);
     const auto place = ours.empty() ? AdapterBuilder::Place() : builder_.place_of(ours.front().name);
     if (place.sites.empty())
@@ -132,6 +134,10 @@ class Reader {
     if (place.looks_up != parts.looks_up)
       return fail(Code::corrupt, "tensor " + in_quotes(parts.a->name) + ": " + in_quotes(module) +
                                      (place.looks_up ? " is an embedding" : " is no embedding"));
+    if (place.is_expert && (config.scales_rows || ours.front().rule->reshape != nullptr))
+      return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
+                                         ": DoRA on experts, or experts that this model has in another order, are not "
+                                         "supported");
     const int64_t rank = config.rank_of(module);
     QR_TRY_VOID(builder_.take_room(place, rank, config.scales_rows));
     LoraMatrices out;
@@ -150,6 +156,52 @@ class Reader {
     if (parts.base != nullptr) QR_TRY_VOID(check_base(module, ours.front(), place, *parts.base, map));
     return builder_.add(place, std::move(out), config.factor_of(module), in_quotes(parts.a->name),
                         in_quotes(parts.b->name));
+  }
+
+  // The tensor with all experts' matrices that a parameter is, "model.layers.0.mlp.experts.gate_up_proj"; empty where
+  // the model has them in another order or not at all.
+  std::string stack_name(const std::string& parameter) const {
+    const size_t dot = parameter.rfind('.');
+    const std::string container = parameter.substr(0, dot), name = parameter.substr(dot + 1);
+    const std::vector<Renamed> own = our_names(parameter, entry_->hf);
+    if (own.size() == 1 && own.front().rule->reshape == nullptr) return own.front().name;
+    if (!own.empty()) return "";
+    for (const char* last : {".0.down_proj.weight", ".0.w2.weight"}) {  // of folders that have experts one by one
+      const std::vector<Renamed> one = our_names(container + last, entry_->hf);
+      if (one.empty() || one.front().rule->reshape != nullptr) continue;
+      const std::string front = one.front().name.substr(0, one.front().name.find("ffn_"));
+      return front + (name == "down_proj" ? "ffn_down_exps.weight" : "ffn_gate_up_exps.weight");
+    }
+    return "";
+  }
+
+  // A has the experts one after the other, [n_experts · rank, n_in]; of B, [n_out, rank · n_experts], each expert's
+  // columns lie n_experts apart.
+  Status read_experts(const std::string& parameter,
+                      const Parts& parts,
+                      const LoraConfig& config,
+                      const MappedFile& map) {
+    const AdapterBuilder::Stack stack = builder_.stack_of(stack_name(parameter));
+    if (stack.experts.empty())
+      return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " +
+                                         in_quotes(parameter) + std::string(kAdaptable));
+    if (config.scales_rows || parts.looks_up || parts.base != nullptr)
+      return fail(Code::unsupported,
+                  "tensor " + in_quotes(parts.a->name) + ": experts have lora_A.weight and lora_B.weight alone");
+    const int64_t n_experts = std::ssize(stack.experts);
+    LoraMatrices out;
+    out.rank = config.rank_of(parameter);
+    QR_TRY(out.a, read_finite(*parts.a, {n_experts * out.rank, stack.n_in}, map));
+    QR_TRY(const std::vector<float> b, read_finite(*parts.b, {stack.n_out, out.rank * n_experts}, map));
+    out.b.reserve(b.size());
+    for (int64_t e = 0; e < n_experts; ++e) {
+      for (int64_t o = 0; o < stack.n_out; ++o) {
+        const int64_t row = o * out.rank * n_experts;
+        for (int64_t j = 0; j < out.rank; ++j) out.b.push_back(b[static_cast<size_t>(row + j * n_experts + e)]);
+      }
+    }
+    return builder_.add_stack(stack, out, config.factor_of(parameter), in_quotes(parts.a->name),
+                              in_quotes(parts.b->name));
   }
 
   // The weight that PEFT saves with an embedding or the head is what it was trained on.

@@ -34,6 +34,7 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "rank_pattern",
     "revision",
     "target_modules",
+    "target_parameters",
     "task_type",
     "use_dora",
     "use_rslora",
@@ -133,18 +134,23 @@ Result<bool> flag(const Json& config, const char* key) {
   return fail(Code::corrupt, "key " + in_quotes(key) + ": must be true or false, found " + shown_json(value));
 }
 
-// A string is a regular expression over modules: the tensors say which it fits.
-Status read_targets(const Json& config, std::vector<std::string>& out) {
-  const Json* targets = config.find("target_modules");
-  if (targets == nullptr || targets->is_null() || targets->as_string() != nullptr) return {};
-  if (targets->as_array() == nullptr)
-    return fail(Code::corrupt, "key \"target_modules\": must be a list of names, found " + shown_json(targets));
-  for (const Json& name : *targets->as_array()) {
-    if (name.as_string() == nullptr)
-      return fail(Code::corrupt, "key \"target_modules\": must be a list of names, found " + shown_json(&name));
+Status read_names(const Json& config, const std::string& key, std::vector<std::string>& out) {
+  const Json* names = config.find(key);
+  if (names == nullptr || names->is_null()) return {};
+  const std::string wanted = "key " + in_quotes(key) + ": must be a list of names, found ";
+  if (names->as_array() == nullptr) return fail(Code::corrupt, wanted + shown_json(names));
+  for (const Json& name : *names->as_array()) {
+    if (name.as_string() == nullptr) return fail(Code::corrupt, wanted + shown_json(&name));
     out.push_back(*name.as_string());
   }
   return {};
+}
+
+// A string is a regular expression over modules: the tensors say which it fits.
+Status read_targets(const Json& config, std::vector<std::string>& out) {
+  const Json* targets = config.find("target_modules");
+  if (targets != nullptr && targets->as_string() != nullptr) return {};
+  return read_names(config, "target_modules", out);
 }
 
 bool ends_in(std::string_view module, std::string_view name) {
@@ -175,6 +181,19 @@ bool LoraConfig::targets_module(std::string_view module) const {
          std::ranges::any_of(targets, [&](const std::string& name) { return ends_in(module, name); });
 }
 
+std::string LoraConfig::parameter_of(std::string_view module) const {
+  constexpr std::string_view kWrapped = ".base_layer";
+  size_t n_around = 0;
+  for (; module.ends_with(kWrapped); ++n_around) module.remove_suffix(kWrapped.size());
+  std::vector<std::string> wrapped;
+  for (const char* name : {".gate_up_proj", ".down_proj"}) {
+    const std::string key = std::string(module) + name;
+    if (std::ranges::any_of(parameters, [&](const std::string& one) { return ends_in(key, one); }))
+      wrapped.push_back(key);
+  }
+  return n_around < wrapped.size() ? wrapped[wrapped.size() - 1 - n_around] : "";
+}
+
 Result<LoraConfig> read_lora_config(const Json& config) {
   if (config.as_object() == nullptr) return fail(Code::corrupt, "must be an object");
   QR_TRY_VOID(check_kind(config));
@@ -189,6 +208,7 @@ Result<LoraConfig> read_lora_config(const Json& config) {
   QR_TRY_VOID(read_patterns(config, "rank_pattern", out.ranks));
   QR_TRY_VOID(read_patterns(config, "alpha_pattern", out.alphas));
   QR_TRY_VOID(read_targets(config, out.targets));
+  QR_TRY_VOID(read_names(config, "target_parameters", out.parameters));
   return out;
 }
 

@@ -14,7 +14,7 @@ namespace quire {
 inline constexpr int kMaxLoraRank = 512;
 // Behind "this model has no X".
 inline constexpr std::string_view kAdaptable =
-    " that adapters may add to: only embeddings, the head, projections of attention and dense feed-forward units";
+    " that adapters may add to: only embeddings, the head, projections of attention and feed-forward units";
 
 struct LoraConfig {
   // A number for the modules that a pattern fits: those whose last names it is, or with "^" in front the one that it
@@ -34,12 +34,17 @@ struct LoraConfig {
   std::vector<Pattern> ranks, alphas;  // the first that fits counts
   // Modules by their last names; empty: the tensors say which.
   std::vector<std::string> targets;
+  // Parameters of modules by their last names: "mlp.experts.gate_up_proj".
+  std::vector<std::string> parameters;
 
   // Of "model.layers.0.self_attn.q_proj".
   int rank_of(std::string_view module) const;
   // What B·(A·x) is multiplied by.
   double factor_of(std::string_view module) const;
   bool targets_module(std::string_view module) const;
+  // Which parameter of all experts of a module has the matrices of "model.layers.0.mlp.experts", with a ".base_layer"
+  // behind it for each that wraps them: PEFT wraps gate_up_proj first, then down_proj. Empty: none.
+  std::string parameter_of(std::string_view module) const;
 };
 
 // Errors name key, what is wanted and what was found: Code::corrupt, or Code::unsupported for another kind of adapter,

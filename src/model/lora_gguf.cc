@@ -80,8 +80,29 @@ Result<std::vector<float>> read_finite(const HostWeight& weight) {
               "tensor " + in_quotes(weight.name) + ": value " + std::to_string(bad - out.begin()) + " is not finite");
 }
 
+// All experts of a layer: a [n_experts, rank, n_in], b [n_experts, n_out, rank].
+Status add_stacked_pair(const AdapterBuilder::Stack& stack, const Pair& pair, double alpha, AdapterBuilder& builder) {
+  const std::vector<int64_t>& shape = pair.a->shape;
+  LoraMatrices out;
+  out.rank = shape.size() == 3 ? shape[1] : 0;
+  const int64_t n_experts = std::ssize(stack.experts);
+  if (out.rank < 1 || out.rank > kMaxLoraRank) {
+    return fail(Code::corrupt, "tensor " + in_quotes(pair.a->name) + ": must have shape [" + std::to_string(n_experts) +
+                                   ", rank, " + std::to_string(stack.n_in) + "] with a rank of 1 to " +
+                                   std::to_string(kMaxLoraRank) + ", has " + shape_text(shape));
+  }
+  QR_TRY_VOID(check_shape(*pair.a, {n_experts, out.rank, stack.n_in}));
+  QR_TRY_VOID(check_shape(*pair.b, {n_experts, stack.n_out, out.rank}));
+  QR_TRY(out.a, read_finite(*pair.a));
+  QR_TRY(out.b, read_finite(*pair.b));
+  const double factor = alpha == 0 ? 1 : alpha / static_cast<double>(out.rank);
+  return builder.add_stack(stack, out, factor, in_quotes(pair.a->name), in_quotes(pair.b->name));
+}
+
 Status add_pair(
     const std::string& tensor, const Pair& pair, double alpha, const ModelInfo& info, AdapterBuilder& builder) {
+  const AdapterBuilder::Stack stack = builder.stack_of(tensor);
+  if (!stack.experts.empty()) return add_stacked_pair(stack, pair, alpha, builder);
   const AdapterBuilder::Place place = builder.place_of(tensor);
   if (place.sites.empty()) {
     return fail(Code::unsupported, "tensor " + in_quotes(pair.a->name) + ": this model has no " + in_quotes(tensor) +

@@ -82,6 +82,24 @@ TEST_F(LoraFile, EmbeddingsAndTheHead) {
             "tensor \"token_embd.weight.lora_a\": must have shape [5, rank] with a rank of 1 to 512, has [10]");
 }
 
+// All experts of a layer in one tensor.
+TEST_F(LoraFile, Experts) {
+  model_ = SmallModel("llama", 2);
+  tensors_["blk.1.ffn_down_exps.weight.lora_a"] = {{2, 3, 3}, counted(18)};
+  tensors_["blk.1.ffn_down_exps.weight.lora_b"] = {{2, 8, 3}, counted(48, 101)};
+  const auto adapter = load();
+  ASSERT_TRUE(adapter) << adapter.error().message;
+  EXPECT_EQ((*adapter)->layers.size(), 7U);
+  EXPECT_EQ(ops_.given.back().a, counted(9, 10));
+  EXPECT_EQ(ops_.given.back().b[0], 2 * 125);
+  tensors_["blk.1.ffn_down_exps.weight.lora_b"].first = {3, 8, 2};
+  EXPECT_EQ(refusal(), "tensor \"blk.1.ffn_down_exps.weight.lora_b\": must have shape [2, 8, 3], has [3, 8, 2]");
+  tensors_["blk.1.ffn_down_exps.weight.lora_a"].first = {6, 3};
+  EXPECT_EQ(refusal(),
+            "tensor \"blk.1.ffn_down_exps.weight.lora_a\": must have shape [2, rank, 3] with a rank of 1 to 512, has "
+            "[6, 3]");
+}
+
 // Of a model whose rows lie as a folder's do; GGUF's rows of one that pairs them lie right.
 TEST_F(LoraFile, RowsOfQAndKLieAsTheModelsDo) {
   pair("blk.0.attn_k.weight", 1, 8, 4);

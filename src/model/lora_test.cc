@@ -253,6 +253,58 @@ TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsTheModels) {
                            "supported");
 }
 
+// One by one, as modules of their own.
+TEST_F(LoraFolder, ExpertsThatAreModules) {
+  model_ = SmallModel("qwen3moe", 2);
+  pair("model.layers.1.mlp.experts.1.up_proj", 2, 8, 3);
+  write();
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  ASSERT_EQ(adapter->layers.size(), 7U);
+  EXPECT_TRUE(adapter->layers[3].gate_up.empty());
+  ASSERT_EQ(adapter->layers[6].gate_up.size(), 2U);
+  EXPECT_TRUE(adapter->layers[6].gate_up[0].empty());
+  EXPECT_FALSE(adapter->layers[6].gate_up[1].empty());
+  EXPECT_EQ(ops_.given[ops_.given.size() - 2].b[5], 3 * 106);
+  config(R"(,"use_dora":true)");
+  tensors_.erase(tensors_.begin(), tensors_.begin() + 2);
+  add("base_model.model.model.layers.1.mlp.experts.1.up_proj.lora_magnitude_vector", {3}, counted(3));
+  write();
+  EXPECT_THAT(refusal(), testing::HasSubstr("DoRA on experts"));
+}
+
+// All of a layer in two tensors of its parameters: of A's rows each expert has a run, of B's columns every second.
+TEST_F(LoraFolder, ExpertsThatAreParameters) {
+  model_ = SmallModel("qwen3moe", 2);
+  const std::string experts = "base_model.model.model.layers.0.mlp.experts";
+  tensors_.clear();
+  add(experts + ".base_layer.lora_A.weight", {4, 8}, counted(32));
+  add(experts + ".base_layer.lora_B.weight", {6, 4}, counted(24, 101));
+  write();
+  const std::string file = "adapter_model.safetensors: tensor \"" + experts;
+  config(R"(,"target_modules":["q_proj"],"target_parameters":["experts.gate_up_proj"])");
+  EXPECT_EQ(refusal(), file + ".base_layer.lora_A.weight\": is of no module that target_modules names");
+  config(R"(,"target_parameters":["experts.gate_up_proj","experts.down_proj"])");
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  const size_t first = ops_.given.size() - 12;  // of both layers' experts
+  EXPECT_EQ(ops_.given[first].a, counted(16));
+  EXPECT_EQ(ops_.given[first + 1].a, counted(16));
+  EXPECT_EQ(ops_.given[first + 3].a, counted(16, 17));
+  EXPECT_EQ(ops_.given[first].b, (std::vector<float>{303, 309, 315, 321, 327, 333}));
+  EXPECT_EQ(ops_.given[first + 1].b, (std::vector<float>{339, 345, 351, 357, 363, 369}));
+  EXPECT_EQ(ops_.given[first + 3].b, (std::vector<float>{306, 312, 318, 324, 330, 336}));
+  EXPECT_EQ(ops_.given[first + 2].rank, 0);
+  tensors_[1].shape = {4, 6};
+  write();
+  EXPECT_EQ(refusal(), file + ".base_layer.lora_B.weight\": must have shape [6, 4], has [4, 6]");
+  model_ = SmallModel("llama");
+  EXPECT_EQ(refusal(), file +
+                           ".base_layer.lora_A.weight\": this model has no "
+                           "\"model.layers.0.mlp.experts.gate_up_proj\"" +
+                           std::string(kAdaptable));
+}
+
 TEST_F(LoraFolder, ContentNamesIt) {
   const uint64_t content = load()->content;
   EXPECT_EQ(load()->content, content);

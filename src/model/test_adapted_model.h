@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/adapter_ends.h"
+#include "model/adapter_experts.h"
 #include "model/model.h"
 #include "ops/no_ops.h"
 
@@ -16,7 +17,7 @@ inline constexpr int64_t kRoom = int64_t{1} << 20;
 // A llama of 2 layers, 2 heads of 4, one of keys and values, and 5 tokens: what it is asked for, no more.
 class SmallModel final : public Model {
  public:
-  explicit SmallModel(const std::string& arch = "llama") {
+  explicit SmallModel(const std::string& arch = "llama", int n_experts = 0) {
     info_.arch = arch;
     info_.n_layers = 2;
     info_.n_heads = 2;
@@ -41,6 +42,14 @@ class SmallModel final : public Model {
     }
     sites_.push_back({"token_embd.weight", 0, 8, 5, 2, kEmbedding, 0});
     sites_.push_back({"output.weight", 0, 5, 8, 2, kHead, 0});
+    for (int i = 0; i < 2 * n_experts; ++i) {  // of both layers, beside units
+      const std::string front = "blk." + std::to_string(i / n_experts) + ".ffn_";
+      const std::string end = "." + std::to_string(i % n_experts) + ".weight";
+      const int entry = first_expert_entry(2, n_experts, i / n_experts) + i % n_experts;
+      sites_.push_back({front + "gate" + end, 0, 3, 8, entry, &AdapterLayer::gate_up, 0});
+      sites_.push_back({front + "up" + end, 0, 3, 8, entry, &AdapterLayer::gate_up, 1});
+      sites_.push_back({front + "down" + end, 0, 8, 3, entry, &AdapterLayer::down, 0});
+    }
   }
   ModelInfo& facts() { return info_; }
   std::span<const AdapterSite> adapter_sites() const override { return sites_; }

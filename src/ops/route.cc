@@ -137,6 +137,10 @@ void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& 
 }
 
 void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts) {
+  adapted_moe(ops, y, in, experts, {});
+}
+
+void adapted_moe(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts, const AddedExperts& added) {
   check_moe(y, in, experts);
   Routes routes;
   ops.finish();
@@ -147,9 +151,17 @@ void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& expert
     const int64_t n = routes.count(e);
     if (n == 0) continue;
     const auto mine = [&](const Tensor& t) { return t.rows(routes.begin(e), n); };
-    ops.linear(mine(experts.has_gate ? at.gate_up : at.gate), mine(at.x), experts.into(e));
+    const AdapterRows all{added.adapter, 0, n};
+    const auto add = [&](const Tensor& out, const Tensor& x, std::vector<LowRank> AdapterLayer::* product) {
+      if (added.adapter == nullptr) return;
+      ops.add_low_rank(mine(out), mine(x), {{&all, 1}, added.first + static_cast<int>(e), product});
+    };
+    const Tensor into = experts.has_gate ? at.gate_up : at.gate;
+    ops.linear(mine(into), mine(at.x), experts.into(e));
+    add(into, at.x, &AdapterLayer::gate_up);
     ops.gated(mine(at.hidden), mine(at.gate), experts.has_gate ? mine(at.up) : Tensor(), experts.activation);
     ops.linear(mine(at.result), mine(at.hidden), {&experts.down[e], 1});
+    add(at.result, at.hidden, &AdapterLayer::down);
   }
   ops.finish();
   for (int64_t i = 0; i < y.dim(0); ++i) mix_row(routes, i, at.result, y);

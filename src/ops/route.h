@@ -84,5 +84,11 @@ void gather_row(const Routes& routes, int64_t i, const Tensor& x, const Tensor& 
 
 // Ops::moe by the other ops, expert after expert.
 void moe_by_expert(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts);
+// The same with what an adapter adds to products: entry `first` + e of its layers is expert e's, by gate_up and down.
+struct AddedExperts {
+  const Adapter* adapter = nullptr;
+  int first = 0;
+};
+void adapted_moe(Ops& ops, Tensor y, const MoeInput& in, const Experts& experts, const AddedExperts& added);
 
 }  // namespace quire

@@ -107,8 +107,9 @@ TEST_P(GoldenAdapter, MatchesPeft) { check_peft(GetParam(), &with_adapter); }
 std::vector<PeftCase> cases() {
   const std::string folder = "tests/golden/adapters/", models = "build/golden/models/";
   std::vector<PeftCase> out;
-  for (const std::string name : {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention",
-                                 "llama_dora", "gptneox_dora", "granite_ends", "granite_tied", "gptneox_ends"}) {
+  for (const std::string name :
+       {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention", "llama_dora", "gptneox_dora",
+        "granite_ends", "granite_tied", "gptneox_ends", "olmoe_experts"}) {
     const std::string model = models + name.substr(0, name.find('_')), its = folder + name;
     out.push_back({name + ".folder", its, its, model, "f32", "f32", 1e-3, 0});
     out.push_back({name + ".gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0});

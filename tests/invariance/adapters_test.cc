@@ -190,6 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                          Case{"phi3", {"phi3_fused"}},
                                          Case{"gptneox", {"gptneox_fused", "gptneox_dora", "gptneox_ends"}},
                                          Case{"granite", {"granite_ends", "granite_tied"}},
+                                         Case{"olmoe", {"olmoe_experts"}},
                                          Case{"qwen3moe", {"qwen3moe_attention"}}),
                          [](const auto& each) { return each.param.model; });
 

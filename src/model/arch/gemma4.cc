@@ -4,6 +4,7 @@
 // shares have a gain.
 #include <algorithm>
 
+#include "model/adapter_experts.h"
 #include "model/arch/gemma_own.h"
 #include "model/step_tables.h"
 #include "quant/weights/f4_64.h"
@@ -131,7 +132,8 @@ void Gemma4::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRow
   pass.ops->finish();
   gain_shares(scores, c.routing.n_used, w.gains, c.routing.scale);
   ops.rms_norm(in.normed, in.x, w.experts_norm, in.eps);
-  ops.moe(found, MoeInput{in.normed, scores, scratch}, layer.experts);
+  run_experts(found, MoeInput{in.normed, scores, scratch}, layer.experts,
+              first_expert_entry(c.n_layers, c.n_experts, number_of(layer)), pass);
   ops.rms_norm(found, found, w.behind_experts_norm, in.eps);
   ops.add(out, found);
   pass.arena->release(mark);
