@@ -55,7 +55,7 @@ AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
     out.n_in = site.n_in;
     out.n_out = std::max(out.n_out, site.first_row + site.n_out);  // some rows may be of two sites
     out.looks_up = site.product == kEmbedding && site.layer == model_.info().n_layers;
-    out.is_expert = site.layer > model_.info().n_layers;
+    out.is_expert = site.layer > 2 * model_.info().n_layers;
   }
   return out;
 }
@@ -241,6 +241,17 @@ void AdapterBuilder::put_table_behind(std::vector<LowRankSource>& from, std::vec
   }
 }
 
+// Those of layers and ends, then, as far as there is something for any of them, of all units beside experts and of all
+// experts.
+size_t AdapterBuilder::number_of_entries() const {
+  const int n_layers = model_.info().n_layers;
+  int last = n_layers, last_of_all = 0;
+  for (const auto& [i, unused] : at_site_) last = std::max(last, model_.adapter_sites()[i].layer);
+  for (const AdapterSite& site : model_.adapter_sites()) last_of_all = std::max(last_of_all, site.layer);
+  if (last > 2 * n_layers) return static_cast<size_t>(last_of_all) + 1;
+  return static_cast<size_t>(last > n_layers ? 2 * n_layers : n_layers) + 1;
+}
+
 Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   const auto sites = model_.adapter_sites();
   std::vector<LowRankSource> from;
@@ -261,15 +272,9 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   QR_TRY(out->memory, ops_.load_low_rank(from, to));
   out->content = content_of(from);
   const auto ends = static_cast<size_t>(model_.info().n_layers);
-  const bool has_experts =
-      std::ranges::any_of(at_site_, [&](const auto& one) { return sites[one.first].layer > model_.info().n_layers; });
-  size_t n_entries = ends + 1;
-  for (const AdapterSite& site : sites) {
-    if (has_experts) n_entries = std::max(n_entries, static_cast<size_t>(site.layer) + 1);
-  }
-  out->layers.resize(n_entries);
+  out->layers.resize(number_of_entries());
   for (size_t i = 0; i < sites.size(); ++i) {
-    if (static_cast<size_t>(sites[i].layer) >= n_entries) continue;
+    if (static_cast<size_t>(sites[i].layer) >= out->layers.size()) continue;
     auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
     product.resize(std::max(product.size(), sites[i].index + 1));
     product[sites[i].index] = to[i];

@@ -72,6 +72,7 @@ class AdapterBuilder {
   // are.
   Status scale_rows(const Place& place, LoraMatrices& matrices, const std::string& label);
   Status scale_columns(const Place& place, LoraMatrices& matrices, const std::string& label);
+  size_t number_of_entries() const;
   void put_table_behind(std::vector<LowRankSource>& from, std::vector<float>& same) const;
 
   const Model& model_;

@@ -25,4 +25,13 @@ void run_experts(const Tensor& out, const MoeInput& in, const Experts& experts, 
   run_plain(in.x.dim(0));
 }
 
+void add_to_shared_unit(
+    const Tensor& y, const Tensor& x, int entry, std::vector<LowRank> AdapterLayer::* product, const Pass& pass) {
+  std::vector<AdapterRows> wanted;
+  for (const AdapterRows& some : pass.batch->adapters) {
+    if (entry < std::ssize(some.adapter->layers)) wanted.push_back(some);
+  }
+  if (!wanted.empty()) pass.ops->add_low_rank(y, x, {wanted, entry, product});
+}
+
 }  // namespace quire

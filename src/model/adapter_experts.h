@@ -1,17 +1,24 @@
-// What adapters add to a layer's experts: each expert has an entry of Adapter::layers, with what is added to its gate
-// and up and to its down, layer by layer behind the entry of the ends (model/adapter_ends.h); of an adapter that adds
-// to no expert the list ends before them.
+// What adapters add to a layer's experts and to the unit beside them: each has an entry of Adapter::layers, with what
+// is added to its gate and up and to its down. Behind the entry of the ends (model/adapter_ends.h) stand all layers'
+// units that all rows go to, then all layers' experts; of an adapter that adds to none the list ends before.
 #pragma once
+#include <vector>
+
 #include "model/pass.h"
 #include "ops/ops.h"
 
 namespace quire {
 
-// The entry of the first expert of layer l.
-inline int first_expert_entry(int n_layers, int n_experts, int l) { return n_layers + 1 + l * n_experts; }
+// Of layer l: the entry of the unit that all rows go to, and of the first expert.
+inline int shared_unit_entry(int n_layers, int l) { return n_layers + 1 + l; }
+inline int first_expert_entry(int n_layers, int n_experts, int l) { return 2 * n_layers + 1 + l * n_experts; }
 
 // Ops::moe, and for rows whose adapter adds to experts, expert after expert, what that adds. `first`: the first
 // expert's entry. A row gets what it gets alone: others' rows are another call.
 void run_experts(const Tensor& out, const MoeInput& in, const Experts& experts, int first, const Pass& pass);
+
+// To y, a product of x [n, n_in] of such a unit's, what adapters add to it.
+void add_to_shared_unit(
+    const Tensor& y, const Tensor& x, int entry, std::vector<LowRank> AdapterLayer::* product, const Pass& pass);
 
 }  // namespace quire

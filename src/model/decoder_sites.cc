@@ -1,6 +1,4 @@
 // Where adapters may add to a decoder: products of its layers that are matrices of the file, whole or rows of them.
-#include <utility>
-
 #include "model/adapter_experts.h"
 #include "model/decoder.h"
 
@@ -27,21 +25,28 @@ void find_expert_sites(const Experts& experts, int l, int n_layers, std::vector<
 }  // namespace
 
 void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
-  const std::pair<const std::vector<Linear>*, std::vector<LowRank> AdapterLayer::*> products[] = {
-      {&layer.qkv, &AdapterLayer::qkv},
-      {&layer.attn_gate, &AdapterLayer::attn_gate},
-      {&layer.attn_out, &AdapterLayer::attn_out},
-      {&layer.gate_up, &AdapterLayer::gate_up},
-      {&layer.down, &AdapterLayer::down}};
-  for (const auto& [list, product] : products) {
+  struct Product {
+    const std::vector<Linear>* list;
+    std::vector<LowRank> AdapterLayer::* product;
+    int entry;
+  };
+  const int l = number_of(layer), shared = shared_unit_entry(config_.n_layers, l);
+  const Product products[] = {{&layer.qkv, &AdapterLayer::qkv, l},
+                              {&layer.attn_gate, &AdapterLayer::attn_gate, l},
+                              {&layer.attn_out, &AdapterLayer::attn_out, l},
+                              {&layer.gate_up, &AdapterLayer::gate_up, l},
+                              {&layer.down, &AdapterLayer::down, l},
+                              {&layer.shared_gate_up, &AdapterLayer::gate_up, shared},
+                              {&layer.shared_down, &AdapterLayer::down, shared}};
+  for (const auto& [list, product, entry] : products) {
     if (!layer.latent.empty() && list == &layer.attn_out) continue;  // latent_attention adds nothing
     for (const WeightLoader::Taken& one : load.taken()) {
       if (one.list != list) continue;
       const Linear& matrix = (*list)[one.index];
-      sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, number_of(layer), product, one.index});
+      sites_.push_back({one.tensor, one.first_row, matrix.n_out, matrix.n_in, entry, product, one.index});
     }
   }
-  find_expert_sites(layer.experts, number_of(layer), config_.n_layers, sites_);
+  find_expert_sites(layer.experts, l, config_.n_layers, sites_);
 }
 
 }  // namespace quire

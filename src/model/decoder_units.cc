@@ -165,9 +165,12 @@ void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRow
   const Tensor scratch = pass.arena->alloc_rows(n, n_columns);     // [n, gate | up]
   const Tensor found = pass.arena->alloc_rows(n, config_.n_embd);  // [n, n_embd]
   const FeedForwardScratch at(scratch, has_gate);
+  const int entry = shared_unit_entry(config_.n_layers, number_of(layer));
   pass.ops->linear(scratch, in.input(), layer.shared_gate_up);
+  add_to_shared_unit(scratch, in.input(), entry, &AdapterLayer::gate_up, pass);
   pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
   pass.ops->linear(found, at.hidden, layer.shared_down);
+  add_to_shared_unit(found, at.hidden, entry, &AdapterLayer::down, pass);
   if (!layer.shared_gate.empty()) {
     const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
     pass.ops->linear(gate, in.input(), layer.shared_gate);

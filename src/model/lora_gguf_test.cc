@@ -89,7 +89,7 @@ TEST_F(LoraFile, Experts) {
   tensors_["blk.1.ffn_down_exps.weight.lora_b"] = {{2, 8, 3}, counted(48, 101)};
   const auto adapter = load();
   ASSERT_TRUE(adapter) << adapter.error().message;
-  EXPECT_EQ((*adapter)->layers.size(), 7U);
+  EXPECT_EQ((*adapter)->layers.size(), 9U);
   EXPECT_EQ(ops_.given.back().a, counted(9, 10));
   EXPECT_EQ(ops_.given.back().b[0], 2 * 125);
   tensors_["blk.1.ffn_down_exps.weight.lora_b"].first = {3, 8, 2};

@@ -260,17 +260,28 @@ TEST_F(LoraFolder, ExpertsThatAreModules) {
   write();
   const auto adapter = load();
   ASSERT_NE(adapter, nullptr);
-  ASSERT_EQ(adapter->layers.size(), 7U);
-  EXPECT_TRUE(adapter->layers[3].gate_up.empty());
-  ASSERT_EQ(adapter->layers[6].gate_up.size(), 2U);
-  EXPECT_TRUE(adapter->layers[6].gate_up[0].empty());
-  EXPECT_FALSE(adapter->layers[6].gate_up[1].empty());
+  ASSERT_EQ(adapter->layers.size(), 9U);
+  EXPECT_TRUE(adapter->layers[7].gate_up.empty());
+  ASSERT_EQ(adapter->layers[8].gate_up.size(), 2U);
+  EXPECT_TRUE(adapter->layers[8].gate_up[0].empty());
+  EXPECT_FALSE(adapter->layers[8].gate_up[1].empty());
   EXPECT_EQ(ops_.given[ops_.given.size() - 2].b[5], 3 * 106);
   config(R"(,"use_dora":true)");
   tensors_.erase(tensors_.begin(), tensors_.begin() + 2);
   add("base_model.model.model.layers.1.mlp.experts.1.up_proj.lora_magnitude_vector", {3}, counted(3));
   write();
   EXPECT_THAT(refusal(), testing::HasSubstr("DoRA on experts"));
+}
+
+TEST_F(LoraFolder, TheUnitBesideExperts) {
+  model_ = SmallModel("qwen3moe", 2);
+  pair("model.layers.1.mlp.shared_experts.down_proj", 2, 6, 8);
+  write();
+  const auto adapter = load();
+  ASSERT_NE(adapter, nullptr);
+  ASSERT_EQ(adapter->layers.size(), 5U);
+  EXPECT_TRUE(adapter->layers[3].down.empty());
+  EXPECT_EQ(adapter->layers[4].down.size(), 1U);
 }
 
 // All of a layer in two tensors of its parameters: of A's rows each expert has a run, of B's columns every second.

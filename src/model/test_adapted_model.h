@@ -42,6 +42,10 @@ class SmallModel final : public Model {
     }
     sites_.push_back({"token_embd.weight", 0, 8, 5, 2, kEmbedding, 0});
     sites_.push_back({"output.weight", 0, 5, 8, 2, kHead, 0});
+    for (int l = 0; l < 2 && n_experts > 0; ++l) {
+      const std::string tensor = "blk." + std::to_string(l) + ".ffn_down_shexp.weight";
+      sites_.push_back({tensor, 0, 8, 6, shared_unit_entry(2, l), &AdapterLayer::down, 0});
+    }
     for (int i = 0; i < 2 * n_experts; ++i) {  // of both layers, beside units
       const std::string front = "blk." + std::to_string(i / n_experts) + ".ffn_";
       const std::string end = "." + std::to_string(i % n_experts) + ".weight";

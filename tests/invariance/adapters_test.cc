@@ -191,6 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                          Case{"gptneox", {"gptneox_fused", "gptneox_dora", "gptneox_ends"}},
                                          Case{"granite", {"granite_ends", "granite_tied"}},
                                          Case{"olmoe", {"olmoe_experts"}},
+                                         Case{"qwen2moe", {"qwen2moe_shared"}},
                                          Case{"qwen3moe", {"qwen3moe_attention"}}),
                          [](const auto& each) { return each.param.model; });
 
