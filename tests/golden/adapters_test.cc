@@ -18,6 +18,29 @@ std::function<void(Request&)> with_adapter(const PeftCase& c, const LoadedModel&
   return [adapter = *read](Request& request) { request.adapter = adapter; };
 }
 
+// All experts of a layer of olmoe_experts: 8, of rank 2. There down_proj has an alpha of 3, all others of 4.
+void add_experts(GgufWriter& out,
+                 const SafeTensor& tensor,
+                 const std::string& module,
+                 const MappedFile& map,
+                 std::vector<std::vector<float>>& all) {
+  constexpr int64_t kExperts = 8, kRank = 2;
+  const bool is_down = !module.ends_with(".base_layer"), is_b = tensor.name.ends_with("lora_B.weight");
+  const std::string name = std::string("blk.") + module[std::string_view("model.layers.").size()] +
+                           (is_down ? ".ffn_down_exps.weight" : ".ffn_gate_up_exps.weight");
+  const std::vector<float> was = *read_finite(tensor, tensor.shape, map);
+  std::vector<float> values = was;
+  const int64_t n_out = tensor.shape[0];
+  for (size_t i = 0; i < was.size() && is_b; ++i) {  // [n_out, rank, experts] to [experts, n_out, rank]
+    const auto at = static_cast<int64_t>(i), row = at / (kRank * kExperts), j = at / kExperts % kRank;
+    values[static_cast<size_t>((at % kExperts * n_out + row) * kRank + j)] = is_down ? was[i] * 0.75F : was[i];
+  }
+  const std::vector<int64_t> shape =
+      is_b ? std::vector<int64_t>{kExperts, n_out, kRank} : std::vector<int64_t>{kExperts, kRank, tensor.shape[1]};
+  EXPECT_TRUE(out.add_tensor(name + (is_b ? ".lora_b" : ".lora_a"), 0, shape));
+  all.push_back(std::move(values));
+}
+
 // The same adapter as llama.cpp's converter would write it: GGUF's names, its rows of q and k.
 std::string as_gguf(const std::string& folder, const ModelInfo& info) {
   const Result<TensorFile> file = open_tensor_file(folder, "adapter_model.safetensors");
@@ -35,6 +58,10 @@ std::string as_gguf(const std::string& folder, const ModelInfo& info) {
     if (tensor.name.ends_with(".base_layer.weight")) continue;
     const size_t end = tensor.name.rfind(".lora_");
     const std::string module = tensor.name.substr(kFront.size(), end - kFront.size());
+    if (module.find(".experts") != std::string::npos) {
+      add_experts(out, tensor, module, *file->map, all);
+      continue;
+    }
     const std::string name = our_names(module + ".weight", Registry<ArchEntry>::get().find(info.arch)->hf).front().name;
     const bool is_b = tensor.name.find("_B", end) != std::string::npos;
     std::vector<float> values = *read_finite(tensor, tensor.shape, *file->map);
@@ -67,7 +94,7 @@ std::string as_gguf(const std::string& folder, const ModelInfo& info) {
 
 // Of a folder's model and of a GGUF file's: what is multiplied is the same, bit for bit.
 TEST(AdapterFiles, AreWhatTheirFoldersAre) {
-  for (const std::string name : {"llama_all", "phi3_fused", "granite_ends"}) {
+  for (const std::string name : {"llama_all", "phi3_fused", "granite_ends", "olmoe_experts"}) {
     for (const char* file : {"", "/model.gguf"}) {
       SCOPED_TRACE(name + file);
       const std::string model = "build/golden/models/" + name.substr(0, name.find('_')) + file;
