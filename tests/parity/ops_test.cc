@@ -116,7 +116,7 @@ TEST(Parity, LinearRowsAreIndependent) {
 
 // Rows of either adapter and of none, in one batch and each by itself, on reference and kernels.
 TEST(Parity, LowRankRowsAreIndependent) {
-  for (const auto& shape : {OneLayer::Shape{64, 48}, {333, 100}, {2048, 7}}) {
+  for (const auto& shape : {OneLayer::Shape{64, 48}, {333, 100}, {2048, 7}, {24, 5000}}) {
     const auto added_to = [&shape](Ops& ops, bool together) {
       const auto& [n_in, n_out] = shape;
       constexpr int64_t kRows = 70;
