@@ -195,27 +195,6 @@ class Speculation(unittest.TestCase):
         details, _ = self.check('--spec', 'ngram', '--spec-depth', '6')
         self.assertGreater(sum(d.get('accepted_prediction_tokens', 0) for d in details), 0)
 
-    def check_schemas(self, *options):
-        """Answers under schemas, twice, are those without guesses; the metrics of a server that guessed."""
-        def ask_schemas(server, **fields):
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                return list(pool.map(lambda i: ask(server, i, response_format=SCHEMAS[i % 2], max_tokens=80, **fields),
-                                     range(8)))
-        plain = Server('--spec', 'off', path=BUNDLED)
-        truth = texts(ask_schemas(plain))
-        plain.stop()
-        server = Server(*options, path=BUNDLED)
-        try:
-            for _ in range(2):
-                replies = ask_schemas(server)
-                self.assertEqual(texts(replies), truth)
-            accepted = [r['usage'].get('completion_tokens_details', {}).get('accepted_prediction_tokens', 0) for r in replies]
-            self.assertEqual(texts(ask_schemas(server, speculation=False)), truth)
-            self.assertEqual(texts(ask_all(server)), texts(self.truth))  # without a schema: what others guess
-            self.assertNotIn('completion_tokens_details', ask(server, 0, max_tokens=3, speculation=False)['usage'])
-            return sum(accepted), server.get('/metrics')[2]
-        finally:
-            self.assertEqual(server.stop(), 0)
     def test_which_tokens_were_guessed_is_told(self):
         n_all = 0
         for options in (('--draft', DRAFT, '--spec-depth', '4'), ('--spec', 'ngram', '--spec-depth', '6')):
@@ -241,6 +220,27 @@ class Speculation(unittest.TestCase):
                 server.stop()
         self.assertGreater(n_all, 50)
 
+    def check_schemas(self, *options):
+        """Answers under schemas, twice, are those without guesses; the metrics of a server that guessed."""
+        def ask_schemas(server, **fields):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                return list(pool.map(lambda i: ask(server, i, response_format=SCHEMAS[i % 2], max_tokens=80, **fields),
+                                     range(8)))
+        plain = Server('--spec', 'off', path=BUNDLED)
+        truth = texts(ask_schemas(plain))
+        plain.stop()
+        server = Server(*options, path=BUNDLED)
+        try:
+            for _ in range(2):
+                replies = ask_schemas(server)
+                self.assertEqual(texts(replies), truth)
+            accepted = [r['usage'].get('completion_tokens_details', {}).get('accepted_prediction_tokens', 0) for r in replies]
+            self.assertEqual(texts(ask_schemas(server, speculation=False)), truth)
+            self.assertEqual(texts(ask_all(server)), texts(self.truth))  # without a schema: what others guess
+            self.assertNotIn('completion_tokens_details', ask(server, 0, max_tokens=3, speculation=False)['usage'])
+            return sum(accepted), server.get('/metrics')[2]
+        finally:
+            self.assertEqual(server.stop(), 0)
 
     def counted(self, metrics, name, drafter):
         line = f'quire_spec_decode_drafter_{name}_total{{drafter="{drafter}"}} '
