@@ -104,7 +104,8 @@ Status add_draft(const ModelFile& file,
     QR_TRY(heads, load_medusa(draft.how.model, target.info(), *counted.ops));
   } else if (draft.kind == DraftKind::eagle) {
     counted.ops = std::make_unique<CountingOps>(draft.how, nullptr);
-    QR_TRY(eagle, load_eagle(draft.how.model, target.info(), *counted.ops));
+    QR_TRY(const LoadOptions how, load_options(draft.how, &file));
+    QR_TRY(eagle, load_eagle(draft.how.model, {target.info(), &file, &how}, *counted.ops));
     needs.draft.token_bytes = eagle->kv_layout.token_bytes();
   } else if (draft.kind == DraftKind::model) {
     QR_TRY(const std::string path, model_path(draft.how.model));

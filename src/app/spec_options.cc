@@ -35,10 +35,9 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
       "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
       "the same tokens before), grammar (what a grammar leaves no choice about; a server's draft and ngram have "
       "it beside them), off, or auto: draft where --draft names something, else grammar");
-  line.option(
-      "--draft", choice.draft,
-      "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE-3 head "
-      "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
+  line.option("--draft", choice.draft,
+              "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE head "
+              "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
 }
@@ -69,7 +68,7 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
     return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
     return fail(Code::invalid,
-                "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, mtp, or exit:E");
+                "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE head, mtp, or exit:E");
   if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY(const int n_first, exit_layers(choice.draft));
@@ -193,15 +192,20 @@ Result<std::unique_ptr<Model>> load_own_head(const SpecChoice& choice,
   return head;
 }
 
-Result<Drafter> load_heads(DraftKind kind, const std::string& folder, const LoadedModel& target) {
+Result<Drafter> load_heads(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
+  const std::string& folder = choice.draft;
+  const ModelInfo& info = target.model->info();
   Drafter out;
-  if (kind == DraftKind::medusa) {
+  if (choice.kind == DraftKind::medusa) {
     QR_TRY_VOID(check_heads_fit(folder, medusa_bytes(folder)));
-    QR_TRY(out.heads, load_medusa(folder, target.model->info(), *target.ops));
-  } else {
-    QR_TRY_VOID(check_heads_fit(folder, eagle_bytes(folder)));
-    QR_TRY(out.eagle, load_eagle(folder, target.model->info(), *target.ops));
+    QR_TRY(out.heads, load_medusa(folder, info, *target.ops));
+    return out;
   }
+  QR_TRY_VOID(check_heads_fit(folder, eagle_bytes(folder)));
+  QR_TRY(const ModelFile file, open_model(target.path));
+  QR_TRY(const LoadOptions as, load_options(draft_source(choice, how).how, &file));
+  QR_TRY(out.eagle, load_eagle(folder, {info, &file, &as}, *target.ops));
+  QR_TRY_VOID(file.check_unchanged());
   return out;
 }
 
@@ -210,7 +214,7 @@ Result<Drafter> load_heads(DraftKind kind, const std::string& folder, const Load
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
   if (choice.kind == DraftKind::none || choice.kind == DraftKind::exit) return Drafter{};
   if (choice.kind == DraftKind::medusa || choice.kind == DraftKind::eagle) {
-    auto heads = load_heads(choice.kind, choice.draft, target);
+    auto heads = load_heads(choice, how, target);
     if (!heads) return error_within("--draft", std::move(heads).error());
     return std::move(*heads);
   }

@@ -15,7 +15,7 @@ namespace quire {
 
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
-  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE-3 head, mtp or exit:E
+  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
   DraftKind kind = {};        // of the draft; apply() finds it out
 

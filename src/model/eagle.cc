@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/bounded_reader.h"
 #include "io/in_quotes.h"
+#include "model/config.h"
 #include "model/head_folder.h"
 #include "model/tensor_taker.h"
+#include "model/weight_loader.h"
 #include "ops/op_check.h"
 #include "quant/kv_codec.h"
 
@@ -16,6 +19,7 @@ namespace {
 
 constexpr HeadFolderKind kKind{"draft_vocab_size", "model.safetensors", "pytorch_model.bin"};
 constexpr int kMostTaps = 16;
+constexpr std::string_view kLayers = "num_hidden_layers";
 
 // What config.json says. Shapes are the tensors' affair.
 struct Config {
@@ -39,10 +43,11 @@ class ConfigReader {
     return tl::make_unexpected(bad_head_key(key, "a number above 0", value));
   }
 
-  // What a head may say and this program does not compute.
-  Status check_plain() const {
-    for (const char* key : {"norm_before_residual", "norm_before_fc", "attention_bias", "mlp_bias"}) {
+  // What a head may say and this program does not compute. Of one that joins the tensors say where biases are.
+  Status check_plain(bool joins) const {
+    for (const char* key : {"norm_before_residual", "norm_before_fc", "mlp_bias", "attention_bias"}) {
       const Json* value = found(key);
+      if (joins && std::string_view(key) == "attention_bias") continue;
       if (value != nullptr && (value->as_bool() == nullptr || *value->as_bool()))
         return fail(Code::unsupported, std::string(kHeadConfig) + ": key " + in_quotes(key) + ": must be false");
     }
@@ -91,7 +96,7 @@ class ConfigReader {
 Result<Config> read_config(const std::string& folder, const ModelInfo& model, EagleHead& out) {
   QR_TRY(const Json json, read_head_config(folder));
   const ConfigReader read(json);
-  QR_TRY_VOID(read.check_plain());
+  QR_TRY_VOID(read.check_plain(out.joins));
   Config c;
   QR_TRY(out.n_embd, read.count("hidden_size", 1, 1 << 20));
   if (out.n_embd != model.n_embd) {
@@ -103,7 +108,13 @@ Result<Config> read_config(const std::string& folder, const ModelInfo& model, Ea
   QR_TRY(c.n_heads, read.count("num_attention_heads", 1, 1 << 10));
   QR_TRY(c.n_kv_heads, read.count("num_key_value_heads", 1, c.n_heads, c.n_heads));
   QR_TRY(c.head_dim, read.count("head_dim", 2, kMaxHeadDim, std::clamp(out.n_embd / c.n_heads, 2, kMaxHeadDim)));
-  QR_TRY(c.n_draft, read.count(kKind.key, 1, model.n_vocab));
+  if (out.joins) {
+    c.n_draft = model.n_vocab;
+    out.taps = {model.n_layers};
+  } else {
+    QR_TRY(c.n_draft, read.count(kKind.key, 1, model.n_vocab));
+    QR_TRY(out.taps, read.taps(model.n_layers));
+  }
   if (c.n_heads % c.n_kv_heads != 0 || c.head_dim % 2 != 0) {
     return fail(Code::corrupt, std::string(kHeadConfig) + ": num_attention_heads " + std::to_string(c.n_heads) +
                                    ", num_key_value_heads " + std::to_string(c.n_kv_heads) + ", head_dim " +
@@ -113,7 +124,6 @@ Result<Config> read_config(const std::string& folder, const ModelInfo& model, Ea
   QR_TRY(const double eps, read.positive("rms_norm_eps", 1e-5));
   out.norm_eps = static_cast<float>(eps);
   QR_TRY(const double theta, read.positive("rope_theta", 10000.0));
-  QR_TRY(out.taps, read.taps(model.n_layers));
   out.rope = plain_rope(c.head_dim, theta);
   return c;
 }
@@ -159,57 +169,105 @@ Status read_tokens(TensorTaker& taker, int n_draft, const ModelInfo& model, std:
 }
 
 Status read_matrices(TensorTaker& taker, const Config& c, EagleHead& out) {
-  const std::string layer = taker.has("layers.0.hidden_norm.weight") ? "layers.0." : "midlayer.";
+  const std::string layer = out.joins || taker.has("layers.0.hidden_norm.weight") ? "layers.0." : "midlayer.";
   const auto linear = [&](std::vector<Linear>& to, const std::string& name, int64_t n_out, int64_t n_in) -> Status {
-    QR_TRY(to.emplace_back(), taker.linear(name + ".weight", "", n_out, n_in));
+    const std::string bias = name + ".bias";  // left where a head does not have one
+    QR_TRY(to.emplace_back(), taker.linear(name + ".weight", out.joins && taker.has(bias) ? bias : "", n_out, n_in));
     return {};
   };
   const int64_t n = out.n_embd, n_q = int64_t{c.n_heads} * c.head_dim, n_kv = int64_t{c.n_kv_heads} * c.head_dim;
-  QR_TRY_VOID(linear(out.fc, "fc", n, std::ssize(out.taps) * n));
-  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.q_proj", n_q, 2 * n));
-  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.k_proj", n_kv, 2 * n));
-  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.v_proj", n_kv, 2 * n));
+  const int64_t n_read = out.joins ? n : 2 * n;
+  QR_TRY_VOID(linear(out.fc, "fc", n, (out.joins ? 2 : std::ssize(out.taps)) * n));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.q_proj", n_q, n_read));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.k_proj", n_kv, n_read));
+  QR_TRY_VOID(linear(out.qkv, layer + "self_attn.v_proj", n_kv, n_read));
   QR_TRY_VOID(linear(out.attn_out, layer + "self_attn.o_proj", n, n_q));
   QR_TRY_VOID(linear(out.gate_up, layer + "mlp.gate_proj", out.n_ff, n));
   QR_TRY_VOID(linear(out.gate_up, layer + "mlp.up_proj", out.n_ff, n));
   QR_TRY_VOID(linear(out.down, layer + "mlp.down_proj", n, out.n_ff));
-  QR_TRY_VOID(linear(out.out, "lm_head", c.n_draft, n));
+  QR_TRY(out.ffn_norm, taker.vector(layer + "post_attention_layernorm.weight", n));
+  if (!out.joins || taker.has("lm_head.weight")) QR_TRY_VOID(linear(out.out, "lm_head", c.n_draft, n));
+  if (out.joins) return {};
   QR_TRY(out.token_norm, taker.vector(layer + "input_layernorm.weight", n));
   QR_TRY(out.state_norm, taker.vector(layer + "hidden_norm.weight", n));
-  QR_TRY(out.ffn_norm, taker.vector(layer + "post_attention_layernorm.weight", n));
   QR_TRY(out.out_norm, taker.vector("norm.weight", n));
   return {};
 }
 
 Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& model, Ops& ops, EagleHead& out) {
   TensorTaker taker(file, ops);
-  QR_TRY_VOID(read_tokens(taker, c.n_draft, model, out.tokens));
+  if (out.joins) {
+    out.tokens.resize(static_cast<size_t>(c.n_draft));
+    std::iota(out.tokens.begin(), out.tokens.end(), 0);
+  } else {
+    QR_TRY_VOID(read_tokens(taker, c.n_draft, model, out.tokens));
+  }
   QR_TRY_VOID(read_matrices(taker, c, out));
   if (taker.has("embed_tokens.weight")) {
     QR_TRY(out.embedding, taker.linear("embed_tokens.weight", "", model.n_vocab, out.n_embd));
   }
-  QR_TRY_VOID(taker.check_all_taken("an EAGLE-3 head"));
+  QR_TRY_VOID(taker.check_all_taken(out.joins ? "an EAGLE head" : "an EAGLE-3 head"));
   for (const SafeTensor& tensor : file.tensors) {
     if (tensor.name != "d2t" && tensor.name != "t2d") out.weight_bytes += tensor.bytes;
   }
   return file.map->check_unchanged();
 }
 
+// What a head that joins takes of its model: the last norm, and the product where it has none of its own.
+Status read_ends(const EagleTarget& model, Ops& ops, EagleHead& out) {
+  if (model.file == nullptr || model.how == nullptr)
+    return fail(Code::invalid, "an EAGLE head needs the file of the model that it is for");
+  QR_TRY(const ModelFile file, neutral_form(*model.file));
+  LoadOptions how = *model.how;
+  how.shift = {};
+  how.hash_folder.clear();
+  QR_TRY(const DecoderConfig config, read_decoder_config(file, how));
+  if (config.norm != NormKind::rms || file.find("output_norm.weight") == nullptr) {
+    return fail(Code::unsupported, "an EAGLE head reads states behind an RMS norm with weights, and a " +
+                                       model.info.arch + " model has another one");
+  }
+  WeightLoader load(file, ops, how);
+  const auto count = [&](const std::string& name) {
+    out.weight_bytes += file.find(name)->n_rows() * file.find(name)->row_bytes();
+  };
+  load.vector(out.model_norm, "output_norm.weight", out.n_embd);
+  out.model_norm_eps = config.norm_eps;
+  count("output_norm.weight");
+  if (out.out.empty()) {
+    const std::string name = load.has("output.weight") ? "output" : "token_embd";
+    load.linear(out.out, name, model.info.n_vocab, out.n_embd);
+    QR_TRY_VOID(load.status());
+    count(name + ".weight");
+  }
+  return load.status();
+}
+
+// Of the first form, or what may be one: its config.json is that of a model of one layer.
+bool is_joining_folder(const std::string& folder) {
+  if (!is_head_folder(folder, {kLayers, "", ""})) return false;
+  const auto config = read_head_config(folder);
+  if (!config || config->find(kKind.key) != nullptr || !head_count(kLayers, config->find(kLayers), 1, 1)) return false;
+  const auto file = open_head_weights(folder, kKind);
+  if (!file) return has_only_pickle(folder, kKind);
+  return std::ranges::find(file->tensors, "fc.weight", &SafeTensor::name) != file->tensors.end();
+}
+
 }  // namespace
 
-bool is_eagle_folder(const std::string& folder) { return is_head_folder(folder, kKind); }
+bool is_eagle_folder(const std::string& folder) { return is_head_folder(folder, kKind) || is_joining_folder(folder); }
 
 Result<int64_t> eagle_bytes(const std::string& folder) { return head_weight_bytes(folder, kKind); }
 
-Result<std::unique_ptr<EagleHead>> load_eagle(const std::string& folder, const ModelInfo& model, Ops& ops) {
+Result<std::unique_ptr<EagleHead>> load_eagle(const std::string& folder, const EagleTarget& model, Ops& ops) {
   auto out = std::make_unique<EagleHead>();
   const Status done = [&]() -> Status {
-    QR_TRY(const Config config, read_config(folder, model, *out));
+    out->joins = is_joining_folder(folder);
+    QR_TRY(const Config config, read_config(folder, model.info, *out));
     claim(config, *out);
     QR_TRY(const TensorFile file, open_head_weights(folder, kKind));
-    if (auto read = read_weights(file, config, model, ops, *out); !read)
+    if (auto read = read_weights(file, config, model.info, ops, *out); !read)
       return error_within(kKind.weights, std::move(read).error());
-    return {};
+    return out->joins ? read_ends(model, ops, *out) : Status();
   }();
   if (!done) return error_within(folder, done.error());
   return out;

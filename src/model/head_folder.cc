@@ -25,10 +25,14 @@ Result<Json> read_head_config(const std::string& folder) {
   return config;
 }
 
-Result<TensorFile> open_head_weights(const std::string& folder, const HeadFolderKind& kind) {
+bool has_only_pickle(const std::string& folder, const HeadFolderKind& kind) {
   std::error_code none;
   const std::filesystem::path at(folder);
-  if (!std::filesystem::exists(at / kind.weights, none) && std::filesystem::exists(at / kind.pickle, none)) {
+  return !std::filesystem::exists(at / kind.weights, none) && std::filesystem::exists(at / kind.pickle, none);
+}
+
+Result<TensorFile> open_head_weights(const std::string& folder, const HeadFolderKind& kind) {
+  if (has_only_pickle(folder, kind)) {
     return fail(Code::unsupported, std::string(kind.pickle) +
                                        ": is a pickle, which can run code and is not read; save the same tensors as " +
                                        kind.weights);

@@ -22,6 +22,8 @@ struct HeadFolderKind {
 
 // Whether `folder` has a config.json with the kind's key.
 bool is_head_folder(const std::string& folder, const HeadFolderKind& kind);
+// Whether its weights are there as a pickle alone.
+bool has_only_pickle(const std::string& folder, const HeadFolderKind& kind);
 // An object. Code::not_found, Code::corrupt or Code::io.
 Result<Json> read_head_config(const std::string& folder);
 // A pickle is a program: it is not opened, and Code::unsupported says what to do. Else errors as open_tensor_file's.

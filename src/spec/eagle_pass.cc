@@ -13,8 +13,10 @@ int64_t EaglePass::bytes(const EagleHead& head, const HeadPassSize& most) {
   const int64_t lasting =
       Arena::row_bytes(most.n_tapped, n_taps * d) + Arena::row_bytes(most.n_tapped, 1) + Arena::row_bytes(m, d);
   const int64_t batch = head_batch_bytes(most, head.kv_layout);
-  // States, the taps that they are of, the embedding; both beside each other, attention's and its result; the rest.
-  const int64_t rows = Arena::row_bytes(n, 1) + Arena::row_bytes(n, n_taps * d) + 2 * Arena::row_bytes(n, d) +
+  // States, the taps that they are of, the embedding; both beside each other and, of a head that joins, joined;
+  // attention's and its result; the rest.
+  const int64_t joined = head.joins ? Arena::row_bytes(n, 1) + Arena::row_bytes(n, d) : 0;
+  const int64_t rows = Arena::row_bytes(n, 1) + Arena::row_bytes(n, n_taps * d) + 2 * Arena::row_bytes(n, d) + joined +
                        Arena::row_bytes(n, 2 * d) + Arena::row_bytes(n, n_qkv + int64_t{a.n_heads} * a.v_dim) +
                        Arena::row_bytes(n, a.k_dim) + 2 * Arena::row_bytes(n, d) +
                        Arena::row_bytes(n, 2 * int64_t{head.n_ff});
@@ -41,11 +43,14 @@ std::span<const Token> EaglePass::run(std::span<const HeadRows> rows,
   arena_.release(kept_);
   const Batch batch = head_batch(rows, head_.kv_layout, size_.block_tokens, arena_);
   const int64_t n = batch.ids.dim(0), d = head_.n_embd;
-  const Tensor x = states_of(rows, first, n);  // [n, n_embd]
+  const Tensor states = states_of(rows, first, n);       // [n, n_embd]
+  const Tensor both = beside(states, embed(batch, kv));  // [n, token | state]
+  const Tensor x = head_.joins ? arena_.alloc_rows(n, d) : states;
+  if (head_.joins) ops_.linear(x, both, head_.fc);
   NormedRows in;
   in.x = x;
   in.delta = arena_.alloc_rows(n, d);  // [n, n_embd]
-  attention(in.delta, embed(batch, kv), x, batch, kv);
+  attention(in.delta, head_.joins ? x : both, batch, kv);
   in.w = head_.ffn_norm;
   in.eps = head_.norm_eps;
   in.normed = arena_.alloc_rows(n, d);  // [n, n_embd]
@@ -59,7 +64,7 @@ std::span<const Token> EaglePass::run(std::span<const HeadRows> rows,
   return tokens_;
 }
 
-// What each row goes on from: the target's states through fc, or what the head itself left.
+// What each row goes on from: the target's states through fc, or behind its last norm, or what the head itself left.
 Tensor EaglePass::states_of(std::span<const HeadRows> rows, bool first, int64_t n) {
   const Tensor x = arena_.alloc_rows(n, head_.n_embd);  // [n, n_embd]
   const Tensor from = state_rows(rows, n, arena_);
@@ -69,7 +74,10 @@ Tensor EaglePass::states_of(std::span<const HeadRows> rows, bool first, int64_t 
   }
   const Tensor states = arena_.alloc_rows(n, tapped_.dim(1));  // [n, taps · n_embd]
   ops_.rows(states, tapped_, from);
-  ops_.linear(x, states, head_.fc);
+  if (head_.joins)
+    ops_.rms_norm(x, states, head_.model_norm, head_.model_norm_eps);
+  else
+    ops_.linear(x, states, head_.fc);
   return x;
 }
 
@@ -80,17 +88,30 @@ Tensor EaglePass::embed(const Batch& batch, const KvView& kv) {
   return out;
 }
 
-void EaglePass::attention(Tensor out, Tensor tokens, Tensor state, const Batch& batch, const KvView& kv) {
-  const int64_t n = state.dim(0), d = head_.n_embd;
-  const AttnParams& a = head_.attn;
+// Tokens and states side by side, behind norms where the head has some.
+Tensor EaglePass::beside(Tensor states, Tensor tokens) {
+  const int64_t n = states.dim(0), d = head_.n_embd;
   const Tensor both = arena_.alloc_rows(n, 2 * d);  // [n, token | state]
+  if (head_.joins) {
+    const Tensor all = arena_.alloc(DType::i32, {n});
+    std::iota(all.ptr<int32_t>(), all.ptr<int32_t>() + n, 0);
+    ops_.rows(both.columns(0, d), tokens, all);
+    ops_.rows(both.columns(d, d), states, all);
+    return both;
+  }
   ops_.rms_norm(both.columns(0, d), tokens, head_.token_norm, head_.norm_eps);
-  ops_.rms_norm(both.columns(d, d), state, head_.state_norm, head_.norm_eps);
+  ops_.rms_norm(both.columns(d, d), states, head_.state_norm, head_.norm_eps);
+  return both;
+}
+
+void EaglePass::attention(Tensor out, Tensor x, const Batch& batch, const KvView& kv) {
+  const int64_t n = x.dim(0);
+  const AttnParams& a = head_.attn;
   const Tensor turns = arena_.alloc(DType::f32, {n, std::ssize(head_.rope.freq), 2});  // cos, sin
   ops_.rope_table(turns, batch.pos, frequencies(head_.rope), head_.rope.magnitude);
   const int64_t n_q = int64_t{a.n_heads} * a.k_dim, n_kv = int64_t{a.n_kv_heads} * a.k_dim;
   const AttentionScratch at(arena_.alloc_rows(n, 2 * (n_q + n_kv)), a);  // [n, q | k | v | mixed]
-  ops_.linear(at.qkv, both, head_.qkv);
+  ops_.linear(at.qkv, x, head_.qkv);
   ops_.rope(at.qk, turns, a.k_dim, RopePairs::halves);
   ops_.kv_write(at.k, at.v, batch.slots[0], kv, a);
   ops_.attend(at.mixed, at.q, kv, batch.attn, a);
@@ -101,11 +122,15 @@ void EaglePass::attention(Tensor out, Tensor tokens, Tensor state, const Batch& 
 void EaglePass::guess(Tensor x, const Batch& batch, std::span<const SampleParams> params) {
   const int64_t m = batch.out_rows.dim(0);
   const Tensor left = left_.rows(0, m);                                  // [m, n_embd]
-  const Tensor normed = arena_.alloc_rows(m, head_.n_embd);              // [m, n_embd]
   const Tensor logits = arena_.alloc(DType::f32, {m, head_.n_draft()});  // [m, n_draft]
   ops_.rows(left, x, batch.out_rows);
-  ops_.rms_norm(normed, left, head_.out_norm, head_.norm_eps);
-  ops_.linear(logits, normed, head_.out);
+  if (head_.joins) {
+    ops_.linear(logits, left, head_.out);
+  } else {
+    const Tensor normed = arena_.alloc_rows(m, head_.n_embd);  // [m, n_embd]
+    ops_.rms_norm(normed, left, head_.out_norm, head_.norm_eps);
+    ops_.linear(logits, normed, head_.out);
+  }
   sampled_.resize(static_cast<size_t>(m));
   ops_.sample(sampled_, logits, params);
   tokens_.clear();

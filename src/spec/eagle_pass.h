@@ -1,4 +1,4 @@
-// A pass over an EAGLE-3 head. Engine thread.
+// A pass over an EAGLE head (model/eagle.h). Engine thread.
 #pragma once
 #include <vector>
 
@@ -23,7 +23,8 @@ class EaglePass final : public HeadPass {
  private:
   Tensor states_of(std::span<const HeadRows> rows, bool first, int64_t n);
   Tensor embed(const Batch& batch, const KvView& kv);
-  void attention(Tensor out, Tensor tokens, Tensor state, const Batch& batch, const KvView& kv);
+  Tensor beside(Tensor states, Tensor tokens);
+  void attention(Tensor out, Tensor x, const Batch& batch, const KvView& kv);
   void guess(Tensor x, const Batch& batch, std::span<const SampleParams> params);
 
   const EagleHead& head_;

@@ -77,6 +77,19 @@ def write_bundled_eagle(folder, n_draft=600, **config):
                    'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'vocab_size': n_vocab, 'draft_vocab_size': n_draft, **config}, file)
 
 
+def write_bundled_first_eagle(folder):
+    """An EAGLE head of random numbers for the bundled model, whose embeddings and product over the vocabulary it has."""
+    n = Gguf(BUNDLED).tensors['token_embd.weight'][0][0]
+    layer = {'post_attention_layernorm': [n], 'self_attn.q_proj': [n, n], 'self_attn.k_proj': [n // 2, n],
+             'self_attn.v_proj': [n // 2, n], 'self_attn.o_proj': [n, n], 'mlp.gate_proj': [128, n], 'mlp.up_proj': [128, n],
+             'mlp.down_proj': [n, 128]}
+    shapes = {'fc.weight': [n, 2 * n], 'fc.bias': [n]} | {f'layers.0.{name}.weight': shape for name, shape in layer.items()}
+    write_random(os.path.join(folder, 'model.safetensors'), shapes)
+    with open(os.path.join(folder, 'config.json'), 'w') as file:
+        json.dump({'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': n, 'intermediate_size': 128,
+                   'num_hidden_layers': 1, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'rms_norm_eps': 1e-5}, file)
+
+
 def write_headed(folder):
     """A GLM 4.5 of random numbers that carries a head for multi-token prediction, with the bundled model's tokens."""
     n, dim, n_ff, n_vocab = 64, 16, 32, Gguf(BUNDLED).tensors['token_embd.weight'][0][1]
@@ -181,6 +194,14 @@ class Speculation(unittest.TestCase):
             write_bundled_eagle(folder)
             details, metrics = self.check('--draft', folder, '--spec-depth', '4')
             self.check('--draft', folder)
+        self.assertGreater(sum(d.get('rejected_prediction_tokens', 0) for d in details), 100)
+        self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
+        self.assertIn('quire_spec_decode_drafter_drafts_total{drafter="eagle"}', metrics)
+
+    def test_an_eagle_head_of_the_first_form(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_first_eagle(folder)
+            details, metrics = self.check('--draft', folder, '--spec-depth', '3')
         self.assertGreater(sum(d.get('rejected_prediction_tokens', 0) for d in details), 100)
         self.assertIn('quire_spec_decode_bad_drafts_total 0', metrics)
         self.assertIn('quire_spec_decode_drafter_drafts_total{drafter="eagle"}', metrics)
@@ -339,15 +360,18 @@ class Memory(unittest.TestCase):
         finally:
             server.stop()
 
-    def check(self, *options, path=BUNDLED):
-        facts = self.facts(*options, path=path)
-        resident, log = self.resident_after(facts, *options, '--spec-depth', '8', path=path)
+    def check_told(self, facts, log):
         line = next(line for line in log if 'memory of what drafts' in line)
         told = map(int, re.search(r'(\d+) bytes of weights, (\d+) of cache, (\d+) of scratch', line).groups())
         for part, bytes_told in zip(('weights', 'cache', 'scratch'), told):
             self.assertLessEqual(abs(facts['draft'][part] - bytes_told), 0.02 * bytes_told, part)
         line = next(line for line in log if 'info memory: ' in line)
         self.assertEqual(int(re.search(r'(\d+) of scratch', line).group(1)), facts['scratch'])
+
+    def check(self, *options, path=BUNDLED):
+        facts = self.facts(*options, path=path)
+        resident, log = self.resident_after(facts, *options, '--spec-depth', '8', path=path)
+        self.check_told(facts, log)
         self.assertLess(resident, 1.02 * facts['total'] + self.LITTLE)
         return facts
 
@@ -372,6 +396,16 @@ class Memory(unittest.TestCase):
     def test_of_an_eagle_head(self):
         facts = self.check_folder(write_bundled_eagle, 'model.safetensors')
         self.assertGreater(facts['draft']['cache'], 0)
+
+    def test_of_an_eagle_head_of_the_first_form(self):
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundled_first_eagle(folder)
+            facts = self.facts('--draft', folder)
+            self.check_told(facts, self.resident_after(facts, '--draft', folder, '--spec-depth', '8', path=BUNDLED)[1])
+            size = os.path.getsize(os.path.join(folder, 'model.safetensors'))
+        self.assertGreater(facts['draft']['cache'], 0)
+        n, n_vocab = Gguf(BUNDLED).tensors['token_embd.weight'][0]
+        self.assertGreater(facts['draft']['weights'], size + n * n_vocab, 'the model\'s product once more')
 
     def test_of_a_head_that_the_model_carries(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -404,7 +438,7 @@ class Refusals(unittest.TestCase):
 
     def test_what_cannot_be_is_named(self):
         self.assertIn('--spec must be auto, off, grammar, ngram or draft, got "fast"', self.refusal('--spec', 'fast'))
-        self.assertIn('--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE-3 head, mtp, or exit:E',
+        self.assertIn('--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE head, mtp, or exit:E',
                       self.refusal('--spec', 'draft'))
         done = quire('serve', BUNDLED, '--record', '/nowhere/record', '--draft', 'exit:2')
         self.assertEqual(done.returncode, 1, done.stdout)

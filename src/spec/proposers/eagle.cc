@@ -1,5 +1,6 @@
-// An EAGLE-3 head guesses (Li et al. 2025): one decoder layer that goes on from the target's own states, read behind
-// some of its layers, token after token. It takes the likeliest of those tokens that it knows (spec/head_chain.h).
+// An EAGLE head guesses (Li et al. 2024, 2025): one decoder layer that goes on from the target's own states, read
+// behind some of its layers or its last norm, token after token. It takes the likeliest of those tokens that it knows
+// (spec/head_chain.h).
 #include "model/eagle.h"
 
 #include <string>
@@ -18,7 +19,7 @@ Status check(const ProposerEnv& env) {
   if (env.eagle == nullptr) return fail(Code::invalid, "the proposer \"eagle\" needs a head");
   const ModelInfo& info = env.target->info();
   if (info.scales_embedding && !env.eagle->embedding) {
-    return fail(Code::unsupported, "an EAGLE-3 head reads embeddings as they are, and a " + info.arch +
+    return fail(Code::unsupported, "an EAGLE head reads embeddings as they are, and a " + info.arch +
                                        " model changes its own: the head needs \"embed_tokens.weight\"");
   }
   return {};
