@@ -47,12 +47,12 @@ class KvFeeds::Place {
   // Asked again from the next call of ready() on.
   void forget() { found_ = nullptr; }
   // Whether connect_to() may be called. `failed`: it was asked for, and nobody knows it.
-  bool ready(const Find& find, bool& failed) {
+  bool ready(const KvFeedOptions& options, bool& failed) {
     if (!is_named()) return true;
     if (found_ == nullptr) {
       found_ = std::make_shared<Found>();
-      find(host_, port_,
-           [found = found_](const std::vector<HostAddress>& all, const std::string&) { found->take(all); });
+      options.find(host_, port_,
+                   [found = found_](const std::vector<HostAddress>& all, const std::string&) { found->take(all); });
     }
     const std::lock_guard lock(found_->mu);
     failed = found_->answered && !found_->has_v4 && found_->v6.empty();
@@ -109,13 +109,11 @@ Result<std::unique_ptr<KvFeeds>> KvFeeds::start(std::vector<EventPlace> places,
                                                 std::shared_ptr<Fleet> fleet,
                                                 KvIndex& index,
                                                 Metrics& metrics,
-                                                FloodLimits most,
-                                                Find find) {
+                                                KvFeedOptions options) {
   std::unique_ptr<KvFeeds> out(new KvFeeds(std::move(places), std::move(fleet), index, metrics));
-  out->most_ = most;
-  out->find_ = std::move(find);
-  if (out->find_ == nullptr)
-    out->find_ = [feeds = out.get()](const std::string& host, int port, HostLookup::Done done) {
+  out->options_ = std::move(options);
+  if (out->options_.find == nullptr)
+    out->options_.find = [feeds = out.get()](const std::string& host, int port, HostLookup::Done done) {
       feeds->lookup_.find(host, port, std::move(done));
     };
   QR_TRY(out->zmq_, ZmqContext::open());
@@ -176,7 +174,7 @@ void KvFeeds::find_workers(int64_t now_ns) {
 // From now on; what was published before is to be asked for.
 void KvFeeds::listen(Feed& feed, int64_t now_ns) {
   bool failed = false;
-  const bool ready = feed.events.ready(find_, failed) && feed.replay.ready(find_, failed);
+  const bool ready = feed.events.ready(options_, failed) && feed.replay.ready(options_, failed);
   if (!ready && !failed) return;
   feed.rests_until_ns = now_ns + kRestMs * kNsPerMs;  // where it fails
   if (failed) {
@@ -204,7 +202,8 @@ void KvFeeds::hear(Feed& feed, int64_t now_ns) {
     if (frames)
       for (const std::string& frame : *frames) feed.n_bytes += std::ssize(frame);
     feed.busy_ns = busy_before + ThreadCpuClock().now_ns() - began;
-    if (feed.n_bytes > most_.bytes || feed.n_messages > most_.messages || feed.busy_ns > most_.busy_ns) {
+    if (feed.n_bytes > options_.most.bytes || feed.n_messages > options_.most.messages ||
+        feed.busy_ns > options_.most.busy_ns) {
       log_warn("route: " + feed.worker->name + " publishes too much and is not listened to for " +
                std::to_string(kRestMs) + " ms");
       counters_.floods.add();

@@ -29,20 +29,22 @@ struct FloodLimits {
   int64_t busy_ns = 500'000'000;                // processor time of the thread that reads
 };
 
+struct KvFeedOptions {
+  FloodLimits most{};
+  // As HostLookup::find, which it is where there is none; asked by the thread alone.
+  std::function<void(const std::string& host, int port, HostLookup::Done done)> find{};
+};
+
 class KvFeeds {
  public:
   static constexpr size_t kMostFeeds = 900;  // of libzmq's 1023 sockets; who comes later is not listened to
-
-  // As HostLookup::find; asked by the thread alone.
-  using Find = std::function<void(const std::string& host, int port, HostLookup::Done done)>;
 
   // Fails (Code::unsupported) where libzmq is not installed. All that is referred to outlives the result.
   static Result<std::unique_ptr<KvFeeds>> start(std::vector<EventPlace> places,
                                                 std::shared_ptr<Fleet> fleet,
                                                 KvIndex& index,
                                                 Metrics& metrics,
-                                                FloodLimits most = {},
-                                                Find find = nullptr);
+                                                KvFeedOptions options = {});
   ~KvFeeds();
   KvFeeds(const KvFeeds&) = delete;
   KvFeeds& operator=(const KvFeeds&) = delete;
@@ -61,9 +63,8 @@ class KvFeeds {
   void ask(Feed& feed, int64_t now_ns);
 
   const std::vector<EventPlace> places_;
-  FloodLimits most_;
+  KvFeedOptions options_;
   HostLookup lookup_;
-  Find find_;
   const std::shared_ptr<Fleet> fleet_;
   KvIndex& index_;
   KvCounters counters_;

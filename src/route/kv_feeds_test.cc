@@ -87,10 +87,10 @@ struct Engine {
 };
 
 struct Listener {
-  explicit Listener(const EventPlace& place, KvFeeds::Find find = nullptr) {
+  explicit Listener(const EventPlace& place, KvFeedOptions options = {}) {
     fleet->set_workers({{{"127.0.0.1", 1}, ""}});
     id = fleet->workers()[0]->id;
-    auto made = KvFeeds::start({place}, fleet, index, metrics, {}, std::move(find));
+    auto made = KvFeeds::start({place}, fleet, index, metrics, std::move(options));
     EXPECT_TRUE(made) << made.error().message;
     feeds = std::move(*made);
   }
@@ -193,11 +193,13 @@ TEST(KvFeeds, ANameThatHasAnAddressOfIpv6AloneIsListenedTo) {
   const EventPlace place{"", "events.example" + port(engine.publisher->address()),
                          "events.example" + port(engine.publisher->replay_address())};
   std::atomic<int> n_asked{0};
-  Listener listener(place, [&](const std::string& host, int, const HostLookup::Done& done) {
+  KvFeedOptions options;
+  options.find = [&](const std::string& host, int, const HostLookup::Done& done) {
     EXPECT_EQ(host, "events.example");
     ++n_asked;
     done({loopback(true)}, "");
-  });
+  };
+  Listener listener(place, options);
   EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
   engine.store(500, 3);
   EXPECT_TRUE(listener.comes_to(48, prompt(500, 100)));
@@ -215,9 +217,11 @@ TEST(KvFeeds, ANameThatHasAnAddressOfIpv4IsLibzmqsToFind) {
   const auto port = [](const std::string& address) { return address.substr(address.rfind(':')); };
   const EventPlace place{"", "localhost" + port(engine.publisher->address()),
                          "localhost" + port(engine.publisher->replay_address())};
-  Listener listener(place, [](const std::string&, int, const HostLookup::Done& done) {
+  KvFeedOptions options;
+  options.find = [](const std::string&, int, const HostLookup::Done& done) {
     done({loopback(true), loopback(false)}, "");
-  });
+  };
+  Listener listener(place, options);
   EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
 }
 
@@ -239,8 +243,8 @@ TEST_P(FloodOf, NonsenseAndTooMuchHarmNobodyElse) {
   listener.feeds = nullptr;
   listener.fleet->set_workers({{{"127.0.0.1", 1}, ""}, {{"127.0.0.1", 2}, ""}});
   EventPlace other{"127.0.0.1:2", bad->address().substr(6), ""};
-  listener.feeds =
-      std::move(*KvFeeds::start({good.place(), other}, listener.fleet, listener.index, listener.metrics, GetParam()));
+  listener.feeds = std::move(
+      *KvFeeds::start({good.place(), other}, listener.fleet, listener.index, listener.metrics, {GetParam(), nullptr}));
   EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
   const auto frame = [](std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); };
   const ZmqFrame large = frame(std::string(900'000, '\xdd')), small = frame("x");
