@@ -3,9 +3,12 @@
 // worker dies and comes back empty. One thread; equal arguments, equal results.
 #pragma once
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +30,8 @@ struct ModelFleet {
   int n_workers = 4;
   WorkerSpeed speed;
   int64_t dies_ns = -1, down_ns = 0;  // worker 0, once; −1: never
+  RouteLimits limits;
+  bool measures = false;  // the last three of the result, by a clock of this machine
 };
 
 struct FleetResult {
@@ -35,6 +40,8 @@ struct FleetResult {
   double busiest = 0;                         // tokens of prompts that were computed: the most of a worker, in means
   int64_t n_done = 0, n_moved = 0;            // requests that ended; that went on at another worker
   int64_t left_tokens = 0;                    // of load that nobody has any more
+  double choice_p50_us = 0, choice_p99_us = 0;
+  double within = 0;  // of all looks at all workers, one look each 1000 requests: at most 1.25 × the mean load
 };
 
 class FleetModel {
@@ -42,6 +49,7 @@ class FleetModel {
   FleetModel(std::string_view policy, const ModelFleet& how, const std::vector<ModelRequest>& trace)
       : how_(how),
         trace_(trace),
+        limits_(how.limits),
         fleet_(std::make_shared<Fleet>(policy, limits_, clock_, metrics_)),
         models_(static_cast<size_t>(how.n_workers), WorkerModel(how.speed)),
         leases_(trace.size()),
@@ -83,11 +91,18 @@ class FleetModel {
   }
 
  private:
-  size_t next_stepper() const {
-    size_t best = models_.size();
-    for (size_t i = 0; i < models_.size(); ++i)
-      if (models_[i].in_step() && (best == models_.size() || models_[i].ends_ns() < models_[best].ends_ns())) best = i;
-    return best;
+  // Steps of those who died since stay in the queue until it is their turn.
+  size_t next_stepper() {
+    while (!steps_.empty()) {
+      const auto [ends_ns, i] = steps_.top();
+      if (models_[i].in_step() && models_[i].ends_ns() == ends_ns) return i;
+      steps_.pop();
+    }
+    return models_.size();
+  }
+  void begin_step(size_t i) {
+    models_[i].begin_step(clock_.now_ns());
+    steps_.emplace(models_[i].ends_ns(), i);
   }
 
   // What the router would see of it: text of four bytes a token, in its blocks.
@@ -107,7 +122,10 @@ class FleetModel {
   }
 
   void send(ModelJob job) {
-    auto picked = fleet_->choose(ask_for(job), {});
+    const RouteAsk ask = ask_for(job);
+    const auto before = std::chrono::steady_clock::now();
+    auto picked = fleet_->choose(ask, {});
+    if (how_.measures) measure(std::chrono::steady_clock::now() - before);
     QR_CHECK(picked.has_value(), "no worker is left");
     const auto at = std::find(workers_.begin(), workers_.end(), picked->worker);
     leases_[job.request] = std::move(picked->load);
@@ -115,7 +133,18 @@ class FleetModel {
     job.to_compute = -1;
     WorkerModel& model = models_[static_cast<size_t>(at - workers_.begin())];
     model.enter(job);
-    if (!model.in_step()) model.begin_step(clock_.now_ns());
+    if (!model.in_step()) begin_step(static_cast<size_t>(at - workers_.begin()));
+  }
+
+  void measure(std::chrono::nanoseconds took) {
+    choices_ns_.push_back(static_cast<int64_t>(took.count()));
+    if (choices_ns_.size() % 1000 != 0) return;
+    const std::vector<WorkerState> states = fleet_->states();
+    int64_t sum = 0;
+    for (const WorkerState& w : states) sum += w.load_tokens;
+    const double most = 1.25 * static_cast<double>(sum) / static_cast<double>(states.size());
+    for (const WorkerState& w : states) n_within_ += static_cast<int64_t>(static_cast<double>(w.load_tokens) <= most);
+    n_looked_ += std::ssize(states);
   }
 
   void end_step(size_t i) {
@@ -130,7 +159,7 @@ class FleetModel {
       leases_[job.request] = {};
       ++n_done_;
     }
-    if (models_[i].has_work()) models_[i].begin_step(now);
+    if (models_[i].has_work()) begin_step(i);
   }
 
   // Streams go on elsewhere, what they have said behind their prompts.
@@ -155,16 +184,18 @@ class FleetModel {
     }
     out.cached = static_cast<double>(cached) / static_cast<double>(std::max<int64_t>(all, 1));
     out.busiest = static_cast<double>(most * how_.n_workers) / static_cast<double>(std::max<int64_t>(all - cached, 1));
+    const auto at = [](const std::vector<int64_t>& sorted, double q) {
+      const auto i = static_cast<size_t>(q * static_cast<double>(std::ssize(sorted) - 1));
+      return sorted.empty() ? 0 : static_cast<double>(sorted[i]) / static_cast<double>(kNsPerMs);
+    };
     std::vector<int64_t> firsts = first_ns_;
     std::sort(firsts.begin(), firsts.end());
-    const auto at = [&](double q) {
-      const auto i = static_cast<size_t>(q * static_cast<double>(firsts.size() - 1));
-      return static_cast<double>(firsts[i]) / static_cast<double>(kNsPerMs);
-    };
-    if (!firsts.empty()) {
-      out.first_p50_ms = at(0.5);
-      out.first_p99_ms = at(0.99);
-    }
+    out.first_p50_ms = at(firsts, 0.5);
+    out.first_p99_ms = at(firsts, 0.99);
+    std::sort(choices_ns_.begin(), choices_ns_.end());
+    out.choice_p50_us = 1e3 * at(choices_ns_, 0.5);
+    out.choice_p99_us = 1e3 * at(choices_ns_, 0.99);
+    out.within = static_cast<double>(n_within_) / static_cast<double>(std::max<int64_t>(n_looked_, 1));
     out.n_done = n_done_;
     out.n_moved = n_moved_;
     for (const WorkerState& w : fleet_->states()) out.left_tokens += w.load_tokens + w.n_requests;
@@ -179,9 +210,12 @@ class FleetModel {
   const std::shared_ptr<Fleet> fleet_;
   std::vector<std::shared_ptr<Worker>> workers_;
   std::vector<WorkerModel> models_;
-  std::vector<LoadLease> leases_;  // by request
-  std::vector<int64_t> first_ns_;  // likewise; −1: not yet
-  int64_t n_done_ = 0, n_moved_ = 0;
+  std::vector<LoadLease> leases_;              // by request
+  std::vector<int64_t> first_ns_;              // likewise; −1: not yet
+  using StepEnd = std::pair<int64_t, size_t>;  // when, and whose
+  std::priority_queue<StepEnd, std::vector<StepEnd>, std::greater<>> steps_;
+  int64_t n_done_ = 0, n_moved_ = 0, n_within_ = 0, n_looked_ = 0;
+  std::vector<int64_t> choices_ns_;
 };
 
 }  // namespace quire

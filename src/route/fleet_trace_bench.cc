@@ -55,6 +55,57 @@ void conversation(benchmark::State& state, const std::string& policy) {
   state.counters["moved"] = static_cast<double>(result.n_moved);
 }
 
+// The trace once for each four workers, copies under salts and a little later each: what of them is found in caches,
+// beside one cache as large as all together that sees every request in order.
+void fleet_of(benchmark::State& state, const std::string& policy) {
+  const auto once = conversations(0.6);
+  if (once.empty()) return state.SkipWithError("no trace in data/traces of QUIRE_SHARED");
+  ModelFleet how;
+  how.n_workers = static_cast<int>(state.range(0));
+  how.measures = true;
+  how.limits.n_prefix_blocks = state.range(2);
+  const auto n = static_cast<size_t>(state.range(1));
+  std::vector<ModelRequest> trace;
+  trace.reserve(n + once.size());
+  const int64_t n_copies = static_cast<int64_t>((n + once.size() - 1) / once.size());
+  const int64_t hour_ns = once.back().arrival_ns;
+  for (int64_t copy = 0; copy < n_copies; ++copy) {
+    for (const ModelRequest& r : once) {
+      ModelRequest& one = trace.emplace_back(r);
+      one.arrival_ns = (r.arrival_ns + copy * hour_ns / n_copies) % (hour_ns + 1);
+      for (uint64_t& block : one.blocks) block = random_bits(block, static_cast<uint64_t>(copy));
+    }
+  }
+  std::ranges::stable_sort(trace, {}, &ModelRequest::arrival_ns);
+  // As busy as four workers are with the trace.
+  for (ModelRequest& r : trace) r.arrival_ns = r.arrival_ns * 4 * n_copies / how.n_workers;
+  trace.resize(std::min(trace.size(), n));
+  PrefixMap all(how.speed.cache_blocks * how.n_workers);
+  int64_t found = 0, tokens = 0;
+  for (const ModelRequest& r : trace) {
+    const auto hits = all.find(r.blocks);
+    found += std::min(hits.empty() ? 0 : hits.front().n_blocks * kModelBlock, r.prompt_tokens - 1);
+    tokens += r.prompt_tokens;
+    all.add(r.blocks, 1);
+  }
+  FleetResult result;
+  for (auto _ : state) result = FleetModel(policy, how, trace).run();
+  state.counters["cached_%"] = 100 * result.cached;
+  state.counters["one_cache_%"] = 100 * static_cast<double>(found) / static_cast<double>(tokens);
+  state.counters["choice_p50_us"] = result.choice_p50_us;
+  state.counters["choice_p99_us"] = result.choice_p99_us;
+  state.counters["within_%"] = 100 * result.within;
+  state.counters["busiest"] = result.busiest;
+  state.counters["p50_ms"] = result.first_p50_ms;
+  state.counters["p99_ms"] = result.first_p99_ms;
+}
+BENCHMARK_CAPTURE(fleet_of, prefix, "prefix")
+    ->ArgNames({"workers", "requests", "known_blocks"})
+    ->ArgsProduct({{1000}, {1'000'000}, {131'072}})
+    ->ArgsProduct({{100}, {100'000}, {131'072, 13'107'200}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+
 void add(benchmark::internal::Benchmark* b) {
   b->ArgNames({"rate_%", "blocks", "dies"})
       ->ArgsProduct({{60, 100, 130}, {1500, 6000}, {0, 1}})
