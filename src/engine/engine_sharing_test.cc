@@ -87,5 +87,19 @@ TEST(EngineSharing, WhatIsPublicIsSharedAcrossSaltsAndTheRestIsNot) {
   }
 }
 
+// What others have within a block is not told, though they are computing it just now.
+TEST(EngineSharing, AFollowerOfAnotherTenantTakesWholeBlocksAlone) {
+  for (const uint64_t tenant : {1, 2}) {
+    TestEngine t(options());
+    Request first = one_prompt(), second = one_prompt();
+    first.tenant = 1;
+    second.tenant = tenant;
+    const auto one = t.submit(std::move(first)), other = t.submit(std::move(second));
+    EXPECT_EQ(t.run(), "");
+    EXPECT_EQ(other->usage.n_cached, tenant == 1 ? 119 : 112);
+    EXPECT_EQ(other->answer, one->answer);
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -47,9 +47,11 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
     const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
     const bool all = differ.first == seq.tokens.end() - 1;
     int n_shared = all ? n_common : n_common / block * block;
-    if (other->request.cache_salt != seq.request.cache_salt) {
-      n_shared = std::min(n_shared, n_public(seq, *other)) / block * block;
-    }
+    if (other->request.cache_salt != seq.request.cache_salt) n_shared = std::min(n_shared, n_public(seq, *other));
+    // What another tenant has within a block is not told (PrefixTree::part).
+    const bool same_owner =
+        other->request.cache_salt == seq.request.cache_salt && other->request.tenant == seq.request.tenant;
+    if (!same_owner) n_shared = n_shared / block * block;
     if (n_shared <= std::max({n_have, other->n_computed, seq.follows.leader == 0 ? 0 : seq.follows.n_shared})) continue;
     seq.follows.leader = other->id;
     seq.follows.n_shared = n_shared;

@@ -183,6 +183,12 @@ KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, int max_bl
   return Below::begun;
 }
 
+int KvCache::max_fetch(const Prefix& prefix) const {
+  const int n_match = max_match(prefix), n_whole = static_cast<int>(prefix.tokens.size()) / options_.block_tokens;
+  const bool copies = tree_ != nullptr && n_groups() == 1 && options_.block_tokens > 1;
+  return copies && n_whole > n_match && tree_->peek(prefix, n_whole) < n_whole ? n_whole : n_match;
+}
+
 int KvCache::learn(const Prefix& prefix, int begin, std::span<const uint8_t> groups) {
   return tree_ ? tree_->learn(prefix, begin, groups) : 0;
 }

@@ -157,12 +157,9 @@ class KvCache {
   int max_match(const Prefix& prefix) const {
     return (static_cast<int>(prefix.tokens.size()) - 1) / options_.block_tokens;
   }
-  // Blocks that are worth bringing at most: up to where a match may end, and one that copy_part copies from behind it.
-  // Of windows not that: what a row behind it reads is not all that one before it does.
-  int max_fetch(const Prefix& prefix) const {
-    const bool copies = n_groups() == 1 && options_.block_tokens > 1;
-    return copies ? static_cast<int>(prefix.tokens.size()) / options_.block_tokens : max_match(prefix);
-  }
+  // Blocks that are worth bringing at most: up to where a match may end, and one that copy_part copies from behind it,
+  // where that is not in memory. Of windows not that: what a row behind it reads is not all that one before it does.
+  int max_fetch(const Prefix& prefix) const;
 
  private:
   // Free blocks of every group, as many as `wanted` says; false, with nothing changed, when there is not that much

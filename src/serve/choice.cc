@@ -164,9 +164,9 @@ bool Choice::take_text(Delta& out) {
 }
 
 void Choice::gather() {
-  if (!next_text(fresh_)) return;
-  if (!hold(bytes_of(fresh_))) return;
+  const bool some = next_text(fresh_);
   whole_.n_points = fresh_.n_points;
+  if (!some || !hold(bytes_of(fresh_))) return;
   whole_.parts.append(fresh_.parts);
   for (TokenText& token : fresh_.tokens) whole_.tokens.push_back(std::move(token));
 }
