@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "io/in_quotes.h"
@@ -158,6 +159,39 @@ bool ends_in(std::string_view module, std::string_view name) {
   return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
 }
 
+// The parameters of all of a layer's experts.
+constexpr auto kStacked = std::to_array<std::string_view>({"gate_up_proj", "down_proj"});
+
+using Version = std::array<int, 3>;
+constexpr Version kFirstUnswapped = {0, 19, 1};
+
+// The numbers in front: "0.19.1.dev0" is 0.19.1, "0.19" is 0.19.0, what has no number in front is 0.0.0.
+Version version_of(std::string_view text) {
+  Version out{};
+  const char* const end = text.data() + text.size();
+  const char* at = text.data();
+  for (int& number : out) {
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 0) return {};
+    if (next == end || *next != '.') break;
+    at = next + 1;
+  }
+  return out;
+}
+
+// Earlier versions have A and B of experts' parameters the other way round, which their shapes need not tell.
+Status check_version(const Json& config, const std::vector<std::string>& parameters) {
+  const bool has_stack = std::ranges::any_of(parameters, [](const std::string& one) {
+    return std::ranges::any_of(kStacked, [&](std::string_view name) { return ends_in(one, name); });
+  });
+  const Json* version = config.find("peft_version");
+  const std::string* text = version == nullptr ? nullptr : version->as_string();
+  if (!has_stack || (text != nullptr && version_of(*text) >= kFirstUnswapped)) return {};
+  return fail(Code::unsupported,
+              "key \"peft_version\": must be 0.19.1 or later where target_parameters names experts, found " +
+                  shown_json(version));
+}
+
 }  // namespace
 
 bool LoraConfig::Pattern::fits(std::string_view module) const {
@@ -186,8 +220,8 @@ std::string LoraConfig::parameter_of(std::string_view module) const {
   size_t n_around = 0;
   for (; module.ends_with(kWrapped); ++n_around) module.remove_suffix(kWrapped.size());
   std::vector<std::string> wrapped;
-  for (const char* name : {".gate_up_proj", ".down_proj"}) {
-    const std::string key = std::string(module) + name;
+  for (const std::string_view name : kStacked) {
+    const std::string key = std::string(module) + "." + std::string(name);
     if (std::ranges::any_of(parameters, [&](const std::string& one) { return ends_in(key, one); }))
       wrapped.push_back(key);
   }
@@ -209,6 +243,7 @@ Result<LoraConfig> read_lora_config(const Json& config) {
   QR_TRY_VOID(read_patterns(config, "alpha_pattern", out.alphas));
   QR_TRY_VOID(read_targets(config, out.targets));
   QR_TRY_VOID(read_names(config, "target_parameters", out.parameters));
+  QR_TRY_VOID(check_version(config, out.parameters));
   return out;
 }
 

@@ -48,7 +48,8 @@ struct LoraConfig {
 };
 
 // Errors name key, what is wanted and what was found: Code::corrupt, or Code::unsupported for another kind of adapter,
-// a variant of LoRA that is not computed here and unknown keys.
+// a variant of LoRA that is not computed here, unknown keys, and experts' parameters of PEFT before 0.19.1, which has
+// their two matrices the other way round.
 Result<LoraConfig> read_lora_config(const Json& config);
 
 }  // namespace quire

@@ -27,8 +27,8 @@ TEST(LoraConfig, PatternsAreNamesOfModules) {
 
 TEST(LoraConfig, ParametersOfExpertsAreWrappedInOrder) {
   const auto read = [](const std::string& names) {
-    return read_lora_config(
-        *Json::parse(R"({"peft_type":"LORA","r":8,"lora_alpha":16,"target_parameters":)" + names + "}"));
+    return read_lora_config(*Json::parse(
+        R"({"peft_type":"LORA","r":8,"lora_alpha":16,"peft_version":"0.21.2","target_parameters":)" + names + "}"));
   };
   const std::string module = "model.layers.0.mlp.experts";
   const auto both = read(R"(["mlp.experts.down_proj","mlp.experts.gate_up_proj"])");
@@ -43,6 +43,30 @@ TEST(LoraConfig, ParametersOfExpertsAreWrappedInOrder) {
   EXPECT_EQ(one->parameter_of(module + ".base_layer"), "");
   EXPECT_FALSE(read("7"));
   EXPECT_FALSE(read("[7]"));
+}
+
+// Before 0.19.1 PEFT had A and B of experts' parameters the other way round.
+TEST(LoraConfig, ParametersOfExpertsNeedAVersionThatIsKnown) {
+  const auto refusal = [](const std::string& more, const std::string& names = R"(["mlp.experts.down_proj"])") {
+    const auto read = read_lora_config(
+        *Json::parse(R"({"peft_type":"LORA","r":8,"lora_alpha":16,"target_parameters":)" + names + more + "}"));
+    return read ? std::string() : read.error().message;
+  };
+  const std::string wanted =
+      "key \"peft_version\": must be 0.19.1 or later where target_parameters names experts, found ";
+  EXPECT_EQ(refusal(""), wanted + "nothing");
+  EXPECT_EQ(refusal(R"(,"peft_version":0.21)"), wanted + "0.21");
+  for (const char* version :
+       {"0.19.0", "0.19", "0.18.2.dev0", "0.9.7", "0", "", "main", "-1.2.3", "99999999999.0.0", "0.99999999999"}) {
+    const std::string key = std::string(R"(,"peft_version":")") + version + "\"";
+    EXPECT_EQ(refusal(key), wanted + "\"" + version + "\"");
+    EXPECT_EQ(refusal(key, "[]"), "") << version;
+    EXPECT_EQ(refusal(key, R"(["self_attn.q_proj.weight"])"), "") << version;
+  }
+  for (const char* version : {"0.19.1", "0.19.1.dev0", "0.19.1rc1", "0.19.10", "0.20", "0.21.2", "0.21.2.dev0@unknown",
+                              "1.0", "1", "10.2.3.4"}) {
+    EXPECT_EQ(refusal(std::string(R"(,"peft_version":")") + version + "\""), "") << version;
+  }
 }
 
 }  // namespace

@@ -293,9 +293,14 @@ TEST_F(LoraFolder, ExpertsThatAreParameters) {
   add(experts + ".base_layer.lora_B.weight", {6, 4}, counted(24, 101));
   write();
   const std::string file = "adapter_model.safetensors: tensor \"" + experts;
-  config(R"(,"target_modules":["q_proj"],"target_parameters":["experts.gate_up_proj"])");
+  const std::string version = R"(,"peft_version":"0.21.2")";
+  config(version + R"(,"target_modules":["q_proj"],"target_parameters":["experts.gate_up_proj"])");
   EXPECT_EQ(refusal(), file + ".base_layer.lora_A.weight\": is of no module that target_modules names");
-  config(R"(,"target_parameters":["experts.gate_up_proj","experts.down_proj"])");
+  config(R"(,"target_parameters":["experts.gate_up_proj"],"peft_version":"0.19.0")");
+  EXPECT_EQ(refusal(),
+            "adapter_config.json: key \"peft_version\": must be 0.19.1 or later where target_parameters names experts, "
+            "found \"0.19.0\"");
+  config(version + R"(,"target_parameters":["experts.gate_up_proj","experts.down_proj"])");
   const auto adapter = load();
   ASSERT_NE(adapter, nullptr);
   const size_t first = ops_.given.size() - 12;  // of both layers' experts
