@@ -94,7 +94,6 @@ Status AdapterBuilder::add_stack(const Stack& stack,
     const auto a_end = a + all.rank * stack.n_in;
     for (const Place& place : places) {
       const auto b_end = b + all.rank * place.n_out;
-      QR_TRY_VOID(take_room(place, all.rank));
       QR_TRY_VOID(add(place, {.rank = all.rank, .a = {a, a_end}, .b = {b, b_end}}, factor, label_a, label_b));
       b = b_end;
     }
@@ -114,6 +113,13 @@ Status AdapterBuilder::take_room(const Place& place, int64_t rank, bool has_magn
   if (bytes_ <= most_bytes_) return {};
   return fail(Code::exhausted, "its matrices take " + std::to_string(bytes_) + " bytes and more; there is room for " +
                                    std::to_string(most_bytes_));
+}
+
+Status AdapterBuilder::take_room(const Stack& stack, int64_t rank) {
+  for (const std::vector<Place>& places : stack.experts) {
+    for (const Place& place : places) QR_TRY_VOID(take_room(place, rank));
+  }
+  return {};
 }
 
 Status AdapterBuilder::add(

@@ -46,7 +46,7 @@ class AdapterBuilder {
     int64_t n_in = 0, n_out = 0;  // of one expert
   };
   Stack stack_of(std::string_view tensor) const;
-  // take_room and add for each expert: a [n_experts, rank, n_in], b [n_experts, n_out, rank].
+  // add for each expert: a [n_experts, rank, n_in], b [n_experts, n_out, rank].
   Status add_stack(const Stack& stack,
                    const LoraMatrices& all,
                    double factor,
@@ -54,6 +54,8 @@ class AdapterBuilder {
                    const std::string& label_b);
   // Counts what matrices of this rank will take, with a magnitude or without. Code::exhausted where there is no room.
   Status take_room(const Place& place, int64_t rank, bool has_magnitude = false);
+  // The same of all experts: before their matrices are read.
+  Status take_room(const Stack& stack, int64_t rank);
   // Takes them; B is multiplied by the factor. label_a, label_b: what errors call them. Errors: Code::corrupt where
   // B is not finite then, a row has no length that it could be scaled by, or the place has some already; those of the
   // model's file where a magnitude asks for its rows.

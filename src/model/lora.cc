@@ -191,6 +191,7 @@ class Reader {
     const int64_t n_experts = std::ssize(stack.experts);
     LoraMatrices out;
     out.rank = config.rank_of(parameter);
+    QR_TRY_VOID(builder_.take_room(stack, out.rank));
     QR_TRY(out.a, read_finite(*parts.a, {n_experts * out.rank, stack.n_in}, map));
     QR_TRY(const std::vector<float> b, read_finite(*parts.b, {stack.n_out, out.rank * n_experts}, map));
     out.b.reserve(b.size());

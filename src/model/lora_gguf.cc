@@ -93,6 +93,7 @@ Status add_stacked_pair(const AdapterBuilder::Stack& stack, const Pair& pair, do
   }
   QR_TRY_VOID(check_shape(*pair.a, {n_experts, out.rank, stack.n_in}));
   QR_TRY_VOID(check_shape(*pair.b, {n_experts, stack.n_out, out.rank}));
+  QR_TRY_VOID(builder.take_room(stack, out.rank));
   QR_TRY(out.a, read_finite(*pair.a));
   QR_TRY(out.b, read_finite(*pair.b));
   const double factor = alpha == 0 ? 1 : alpha / static_cast<double>(out.rank);

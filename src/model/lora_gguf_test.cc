@@ -92,6 +92,12 @@ TEST_F(LoraFile, Experts) {
   EXPECT_EQ((*adapter)->layers.size(), 9U);
   EXPECT_EQ(ops_.given.back().a, counted(9, 10));
   EXPECT_EQ(ops_.given.back().b[0], 2 * 125);
+  // Two experts, each with A [3, 3] and B [8, 3]; no number is read where there is no room for all.
+  EXPECT_EQ(refusal(264), "");
+  tensors_["blk.1.ffn_down_exps.weight.lora_a"].second[0] = NAN;
+  EXPECT_EQ(refusal(264), "tensor \"blk.1.ffn_down_exps.weight.lora_a\": value 0 is not finite");
+  EXPECT_EQ(refusal(263), "its matrices take 264 bytes and more; there is room for 263");
+  tensors_["blk.1.ffn_down_exps.weight.lora_a"].second[0] = 1;
   tensors_["blk.1.ffn_down_exps.weight.lora_b"].first = {3, 8, 2};
   EXPECT_EQ(refusal(), "tensor \"blk.1.ffn_down_exps.weight.lora_b\": must have shape [2, 8, 3], has [3, 8, 2]");
   tensors_["blk.1.ffn_down_exps.weight.lora_a"].first = {6, 3};

@@ -311,6 +311,13 @@ TEST_F(LoraFolder, ExpertsThatAreParameters) {
   EXPECT_EQ(ops_.given[first + 1].b, (std::vector<float>{339, 345, 351, 357, 363, 369}));
   EXPECT_EQ(ops_.given[first + 3].b, (std::vector<float>{306, 312, 318, 324, 330, 336}));
   EXPECT_EQ(ops_.given[first + 2].rank, 0);
+  // Gate and up of two experts, each with A [2, 8] and B [3, 2]; no number is read where there is no room for all.
+  EXPECT_EQ(refusal(352), "");
+  tensors_[0].values[0] = NAN;
+  write();
+  EXPECT_EQ(refusal(352), file + ".base_layer.lora_A.weight\": value 0 is not finite");
+  EXPECT_EQ(refusal(351), "adapter_model.safetensors: its matrices take 352 bytes and more; there is room for 351");
+  tensors_[0].values[0] = 1;
   tensors_[1].shape = {4, 6};
   write();
   EXPECT_EQ(refusal(), file + ".base_layer.lora_B.weight\": must have shape [6, 4], has [4, 6]");
