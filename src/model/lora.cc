@@ -124,10 +124,12 @@ class Reader {
   }
 
   Status read_module(const std::string& module, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
-    const std::string parameter = config.parameter_of(module);
-    if (!parameter.empty()) return read_experts(parameter, parts, config, map);
     const std::vector<Renamed> ours = our_names(module + ".weight", entry_->hf);
     const auto place = ours.empty() ? AdapterBuilder::Place() : builder_.place_of(ours.front().name);
+    // "down_proj" alone would be a parameter of any module: those that have a matrix of their own are no experts.
+    const bool is_matrix = !place.sites.empty() && config.targets_module(module);
+    const std::string parameter = is_matrix ? "" : config.parameter_of(module);
+    if (!parameter.empty()) return read_experts(parameter, parts, config, map);
     if (place.sites.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " + in_quotes(module) +
                                          std::string(kAdaptable));

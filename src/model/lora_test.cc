@@ -328,6 +328,24 @@ TEST_F(LoraFolder, ExpertsThatAreParameters) {
                            std::string(kAdaptable));
 }
 
+// A parameter's name without its module's fits behind every module.
+TEST_F(LoraFolder, ModulesBesideExpertsThatAreParameters) {
+  model_ = SmallModel("qwen3moe", 2);
+  add("base_model.model.model.layers.0.mlp.experts.lora_A.weight", {4, 3}, counted(12));
+  add("base_model.model.model.layers.0.mlp.experts.lora_B.weight", {8, 4}, counted(32, 101));
+  write();
+  const std::string parameters = R"(,"peft_version":"0.21.2","target_parameters":["down_proj"],"target_modules":)";
+  for (const char* modules : {R"(["q_proj"])", R"(".*q_proj")"}) {
+    config(parameters + modules);
+    ASSERT_NE(load(), nullptr) << modules;
+    EXPECT_EQ(ops_.given[0].a, counted(16));
+    EXPECT_EQ(ops_.given[0].b[1], 3 * 102);
+    EXPECT_EQ(ops_.given[ops_.given.size() - 10].a, counted(6));
+  }
+  config(parameters + R"(["k_proj"])");
+  EXPECT_THAT(refusal(), testing::HasSubstr("this model has no \"model.layers.0.self_attn.q_proj.down_proj\""));
+}
+
 TEST_F(LoraFolder, ContentNamesIt) {
   const uint64_t content = load()->content;
   EXPECT_EQ(load()->content, content);
