@@ -195,12 +195,13 @@ Status AdapterBuilder::scale_columns(const Place& place, LoraMatrices& matrices,
   scaled.reserve(n_out * (rank + kScalingRows));
   for (size_t i = 0; i < n_out; ++i) {
     const auto factor = static_cast<float>(matrices.magnitude[i] / std::sqrt(squares[i]));
-    if (!std::isfinite(factor)) {
+    const auto first = std::ssize(scaled);
+    for (size_t j = 0; j < rank; ++j) scaled.push_back(factor * b[j * n_out + i]);
+    scaled.insert(scaled.end(), {factor, 0.0F});
+    if (!std::all_of(scaled.begin() + first, scaled.end(), [](float x) { return std::isfinite(x); })) {
       return fail(Code::corrupt, "tensor " + label + ": with it column " + std::to_string(i) + " of " +
                                      in_quotes(tensor) + " has a length that no magnitude can scale");
     }
-    for (size_t j = 0; j < rank; ++j) scaled.push_back(factor * b[j * n_out + i]);
-    scaled.insert(scaled.end(), {factor, 0.0F});
   }
   matrices.b = std::move(scaled);
   return {};

@@ -217,6 +217,30 @@ TEST_F(LoraFolder, EmbeddingsHaveNamesOfTheirOwn) {
             file + "tensor \"" + q + ".lora_embedding_A\": \"model.layers.0.self_attn.q_proj\" is no embedding");
 }
 
+// Of an embedding W whose columns are √5 · 2 long: with A all zeros that is what the magnitude's factor comes from.
+TEST_F(LoraFolder, ColumnsAreScaledToNumbers) {
+  base_.path = testing::TempDir() + "lora_columns.gguf";
+  GgufWriter base(base_.path);
+  base.add_string("general.architecture", "llama");
+  ASSERT_TRUE(base.add_tensor("token_embd.weight", 0, {5, 8}));
+  const std::vector<float> twos(40, 2.0F);
+  ASSERT_TRUE(base.write(std::as_bytes(std::span(twos))));
+  ASSERT_TRUE(base.finish());
+  config(R"(,"use_dora":true)");
+  const std::string embedding = "base_model.model.model.embed_tokens";
+  tensors_.clear();
+  add(embedding + ".lora_embedding_A", {2, 5}, std::vector<float>(10, 0.0F));
+  add(embedding + ".lora_embedding_B", {8, 2}, counted(16, 101));
+  add(embedding + ".lora_magnitude_vector", {8}, std::vector<float>(8, 1e30F));
+  write();
+  EXPECT_EQ(refusal(), "");
+  tensors_[2].values[3] = 3e38F;  // the factor is a number, times B it is none
+  write();
+  EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"" + embedding +
+                           ".lora_embedding_B\": with it column 3 of \"token_embd.weight\" has a length that no "
+                           "magnitude can scale");
+}
+
 // PEFT saves the embedding with an adapter on it: the model's own is computed with, which must be the same.
 TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsTheModels) {
   base_.path = testing::TempDir() + "lora_tied.gguf";
