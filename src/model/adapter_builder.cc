@@ -208,8 +208,12 @@ Status AdapterBuilder::scale_columns(const Place& place, LoraMatrices& matrices,
 }
 
 Status AdapterBuilder::check_same(const std::string& tensor, const HostWeight& theirs) {
-  constexpr double kMost = 0.5;  // of a row's length: more than weights of two bits lose
+  // Of a row's length: more than BF16 loses, and more than weights of two bits lose. Beside it what F16 cannot say.
+  constexpr double kMostOfFloats = 0.01, kMostOfBits = 0.5, kLeast = 6e-8;
   const int64_t n_out = theirs.shape[0], n_in = theirs.shape[1];
+  QR_TRY(const bool has_floats, base_.has_floats(tensor, n_out, n_in));
+  const double most = std::pow(has_floats ? kMostOfFloats : kMostOfBits, 2);
+  const double least = kLeast * kLeast * static_cast<double>(n_in);
   std::vector<float> its(static_cast<size_t>(n_in));
   int64_t other = -1;
   QR_TRY_VOID(base_.each_row(tensor, n_out, n_in, [&](int64_t r, std::span<const float> row) {
@@ -221,7 +225,7 @@ Status AdapterBuilder::check_same(const std::string& tensor, const HostWeight& t
       length += std::pow(static_cast<double>(row[i]), 2);
       its_length += std::pow(static_cast<double>(its[i]), 2);
     }
-    const bool is_same = difference <= kMost * kMost * std::max(length, its_length);  // not of what is no number
+    const bool is_same = difference <= most * std::max(length, its_length) + least;  // not of what is no number
     if (!is_same && other < 0) other = r;
   }));
   if (other < 0) return {};

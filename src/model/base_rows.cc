@@ -80,6 +80,13 @@ Status BaseRows::each_row(const std::string& tensor,
   return its->check_unchanged();
 }
 
+Result<bool> BaseRows::has_floats(const std::string& tensor, int64_t n_out, int64_t n_in) {
+  QR_TRY(const ModelFile* const its, file());
+  QR_TRY(const HostWeight* const found, its->get(stored_name(*its, tensor), {n_out, n_in}));
+  const std::string_view name = loaded_format(as_matrix(*found), {.weights = of_.weights}).name;
+  return found->made == nullptr && (name == "f32" || name == "f16" || name == "bf16");
+}
+
 Result<std::vector<float>> BaseRows::bias_of(const std::string& tensor, int64_t n_out) {
   QR_TRY(const ModelFile* const its, file());
   std::vector<float> out(static_cast<size_t>(n_out));

@@ -28,6 +28,9 @@ class BaseRows {
                   int64_t n_out,
                   int64_t n_in,
                   const std::function<void(int64_t r, std::span<const float> row)>& fn);
+  // Whether these rows are floats of the file's own, F32, F16 or BF16: nothing was rounded to fewer bits. Errors: as
+  // above.
+  Result<bool> has_floats(const std::string& tensor, int64_t n_out, int64_t n_in);
   // The bias that goes with a tensor "x.weight", [n_out]; zeros where there is none.
   Result<std::vector<float>> bias_of(const std::string& tensor, int64_t n_out);
 
