@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "io/gguf_writer.h"
-#include "model/adapter_builder.h"
 #include "model/lora_config.h"
 #include "model/test_adapted_model.h"
 
@@ -218,30 +217,6 @@ TEST_F(LoraFolder, EmbeddingsHaveNamesOfTheirOwn) {
             file + "tensor \"" + q + ".lora_embedding_A\": \"model.layers.0.self_attn.q_proj\" is no embedding");
 }
 
-// Of an embedding W whose columns are √5 · 2 long: with A all zeros that is what the magnitude's factor comes from.
-TEST_F(LoraFolder, ColumnsAreScaledToNumbers) {
-  base_.path = testing::TempDir() + "lora_columns.gguf";
-  GgufWriter base(base_.path);
-  base.add_string("general.architecture", "llama");
-  ASSERT_TRUE(base.add_tensor("token_embd.weight", 0, {5, 8}));
-  const std::vector<float> twos(40, 2.0F);
-  ASSERT_TRUE(base.write(std::as_bytes(std::span(twos))));
-  ASSERT_TRUE(base.finish());
-  config(R"(,"use_dora":true)");
-  const std::string embedding = "base_model.model.model.embed_tokens";
-  tensors_.clear();
-  add(embedding + ".lora_embedding_A", {2, 5}, std::vector<float>(10, 0.0F));
-  add(embedding + ".lora_embedding_B", {8, 2}, counted(16, 101));
-  add(embedding + ".lora_magnitude_vector", {8}, std::vector<float>(8, 1e30F));
-  write();
-  EXPECT_EQ(refusal(), "");
-  tensors_[2].values[3] = 3e38F;  // the factor is a number, times B it is none
-  write();
-  EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"" + embedding +
-                           ".lora_embedding_B\": with it column 3 of \"token_embd.weight\" has a length that no "
-                           "magnitude can scale");
-}
-
 // PEFT saves the embedding with an adapter on it: the model's own is computed with, which must be the same.
 TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsTheModels) {
   base_.path = testing::TempDir() + "lora_tied.gguf";
@@ -276,39 +251,6 @@ TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsTheModels) {
   EXPECT_EQ(refusal(), "adapter_model.safetensors: tensor \"" + q +
                            ".base_layer.weight\": weights of \"model.layers.0.self_attn.q_proj\" itself are not "
                            "supported");
-}
-
-// How far it may be off depends on what the model's has lost.
-TEST_F(LoraFolder, AnEmbeddingThatComesAlongIsOffByRoundingAlone) {
-  constexpr int64_t kColumns = 32;
-  const std::vector<float> rows = counted(2 * kColumns);
-  const auto check = [&](const std::string& format_name, float by, const WeightFormat* loaded = nullptr) {
-    const WeightFormat& format = *find_weight_format(std::string_view(format_name));
-    std::vector<std::byte> stored(static_cast<size_t>(2 * format.row_bytes(kColumns)));
-    for (int64_t i = 0; i < 2 * kColumns; i += format.block)
-      format.encode(rows.data() + i, stored.data() + i / format.block * format.bytes);
-    const std::string path = testing::TempDir() + "lora_same.gguf";
-    GgufWriter file(path);
-    file.add_string("general.architecture", "llama");
-    EXPECT_TRUE(file.add_tensor("token_embd.weight", format.ggml_type, {2, kColumns}));
-    EXPECT_TRUE(file.write(stored));
-    EXPECT_TRUE(file.finish());
-    std::vector<float> theirs = rows;
-    for (float& value : theirs) value *= by;
-    AdapterBuilder builder(model_, ops_, {.path = path, .weights = loaded}, kRoom);
-    const auto same = builder.check_same(
-        "token_embd.weight",
-        {"w", find_weight_format(std::string_view("f32")), {2, kColumns}, std::as_bytes(std::span(theirs))});
-    return same ? std::string() : same.error().message.substr(0, 40);
-  };
-  const std::string other = "tensor \"w\": row 0 is not the model's: it";
-  for (const char* floats : {"f32", "f16", "bf16"}) {
-    EXPECT_EQ(check(floats, 1), "") << floats;
-    EXPECT_EQ(check(floats, 1.02F), other) << floats;
-    EXPECT_EQ(check(floats, 1.4F, find_weight_format(std::string_view("q8_0"))), "") << floats;
-  }
-  EXPECT_EQ(check("q8_0", 1.4F), "");
-  EXPECT_EQ(check("q8_0", 2.1F), other);
 }
 
 // One by one, as modules of their own.
