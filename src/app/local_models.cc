@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include "app/command.h"
 #include "app/config_file.h"
 #include "app/model_store.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "hub/choice.h"
 #include "text/jinja/unicode.h"
 
@@ -124,7 +126,9 @@ Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector
   }
   if (out.empty())
     return fail(Code::not_found, "there is no model in " + folder + ": no .gguf file, no folder with a config.json");
-  std::sort(out.begin(), out.end(), [](const LocalModel& a, const LocalModel& b) { return a.name < b.name; });
+  std::sort(out.begin(), out.end(), [](const LocalModel& a, const LocalModel& b) {
+    return std::tie(a.name, a.path) < std::tie(b.name, b.path);
+  });
   return out;
 }
 
@@ -164,19 +168,24 @@ Status check_names(const std::vector<LocalModel>& models) {
   return {};
 }
 
-Result<std::vector<LocalModel>> LocalModelSource::read() const {
-  std::vector<LocalModel> all;
+Result<std::vector<LocalModel>> LocalModelSource::read() {
+  std::vector<LocalModel> all = named;
   if (!folder.empty()) {
     std::vector<std::string> left_out;
     auto found = models_in(folder, left_out);
     if (!found && found.error().code != Code::not_found) return tl::make_unexpected(std::move(found).error());
-    if (found) all = std::move(*found);
+    if (found) all.insert(all.end(), found->begin(), found->end());
   }
-  all.insert(all.end(), named.begin(), named.end());
   if (pulled)
     for (LocalModel& model : pulled_local_models()) all.push_back(std::move(model));
-  std::set<std::string> names;
-  std::erase_if(all, [&](const LocalModel& model) { return !names.insert(model.name).second; });
+  std::set<std::string> names, losing;
+  std::erase_if(all, [&](const LocalModel& model) {
+    if (names.insert(model.name).second) return false;
+    if (losing.insert(model.path).second && !lost.contains(model.path))
+      log_warn("route: " + model.path + " is left out: another model is called " + model.name);
+    return true;
+  });
+  lost = std::move(losing);
   for (LocalModel& model : all) {
     const auto at = own.find(model.name);
     model.command = serve_command(model, at != own.end() ? at->second : arguments, keys);

@@ -3,6 +3,7 @@
 // name a file. Blocking: reads folders.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +18,8 @@ namespace quire {
 bool is_model_name(std::string_view name);
 
 // Of `folder`: each GGUF file (of a split one all parts together) under its name without ending, each folder with a
-// config.json under its name. What has a name that is none goes into `left_out`, a path. Code::io where the folder
-// cannot be read, Code::not_found where there is none of them.
+// config.json under its name. What has a name that is none goes into `left_out`, a
+// path. Code::io where the folder cannot be read, Code::not_found where there is none of them.
 Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector<std::string>& left_out);
 
 // "NAME=PATH": a GGUF file, a folder, or the name of a model that was pulled.
@@ -38,11 +39,12 @@ struct LocalModelSource {
   std::map<std::string, std::vector<std::string>> own;  // arguments of engines of these models
   std::vector<std::string> arguments;                   // of all others
   std::vector<ApiKey> keys;
+  std::set<std::string> lost;  // paths that the last read() left out for their names
 
   bool changes() const { return !folder.empty() || pulled; }
-  // All that there are now, with their commands. Of two with one name the first is taken, without a word. An
-  // empty folder has none. Code::io where the folder cannot be read.
-  Result<std::vector<LocalModel>> read() const;
+  // All that there are now, with their commands. Of two with one name that of the command line is taken, else that of
+  // the folder; the log is told once of what loses. An empty folder has none. Code::io where the folder cannot be read.
+  Result<std::vector<LocalModel>> read();
 };
 
 // "NAME=VALUE" or "NAME", an option of `quire serve` without its dashes, as its arguments. Code::invalid where it has

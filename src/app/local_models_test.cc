@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 class LocalModels : public testing::Test {
  protected:
@@ -89,6 +90,23 @@ TEST_F(LocalModels, TwoOfOneNameAreRefusedNamingBoth) {
   ASSERT_FALSE(same);
   EXPECT_THAT(same.error().message, HasSubstr("two models are called \"m\""));
   EXPECT_THAT(same.error().message, HasSubstr((root_ / "m.gguf").string()));
+}
+
+TEST_F(LocalModels, ANamedModelStaysWhenTheFolderGetsOneOfItsName) {
+  put("named.gguf", "named");
+  put("folder/other.gguf");
+  auto named = parse_local_model("chat=" + (root_ / "named.gguf").string());
+  ASSERT_TRUE(named);
+  LocalModelSource source;
+  source.folder = (root_ / "folder").string();
+  source.named = {*named};
+  put("folder/chat.gguf");
+  const auto models = source.read();
+  ASSERT_TRUE(models);
+  std::vector<std::string> told;
+  for (const LocalModel& m : *models) told.push_back(m.name + " " + m.path);
+  EXPECT_THAT(told, UnorderedElementsAre("chat " + named->path, "other " + (root_ / "folder/other.gguf").string()));
+  EXPECT_THAT(source.lost, ElementsAre((root_ / "folder/chat.gguf").string()));
 }
 
 TEST(ServeArguments, AreThoseOfServeButForTheRoutersOwn) {

@@ -73,7 +73,7 @@ Status check_local(Args& args) {
   }
   source.arguments = std::move(*arguments);
   local.show = [](const LocalModel& model) { return shown_model(model.path); };
-  if (source.changes()) local.reread = [source = std::move(source)] { return source.read(); };
+  if (source.changes()) local.reread = [source = std::move(source)]() mutable { return source.read(); };
   return {};
 }
 
