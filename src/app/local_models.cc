@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "hub/choice.h"
+#include "hub/pull.h"
 #include "text/jinja/unicode.h"
 
 namespace quire {
@@ -24,13 +25,25 @@ constexpr size_t kMostNameBytes = 255, kPartBytes = 15;  // "-00001-of-00003"
 constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "admin-port", "api-key", "admin-key",
                                          "api-keys", "tls-cert", "tls-key",    "config",     "name",    "alias"};
 
+// Of a folder, the newest of its files.
+int64_t newest_s(const fs::path& path) {
+  std::error_code error;
+  int64_t out = 0;
+  fs::directory_iterator entries(path, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code gone;
+    if (entries->is_regular_file(gone)) out = std::max(out, modified_s(entries->path().string()));
+  }
+  return out > 0 ? out : modified_s(path.string());
+}
+
 LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
   std::error_code error;
   LocalModel out;
   out.name = std::move(name);
   out.path = fs::absolute(path, error).lexically_normal().string();
   out.bytes = bytes;
-  out.modified_s = modified_s(out.path);
+  out.modified_s = newest_s(out.path);
   out.no_room = "does not fit: needs ";  // memory_plan.cc
   out.format = fs::is_directory(path, error) ? "safetensors" : "gguf";
   return out;
@@ -39,8 +52,12 @@ LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
 int64_t weight_bytes(const fs::path& folder) {
   int64_t out = 0;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".safetensors") out += static_cast<int64_t>(entry.file_size(error));
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    std::error_code gone;
+    const uintmax_t bytes = entries->path().extension() == ".safetensors" ? entries->file_size(gone) : 0;
+    if (!gone) out += static_cast<int64_t>(bytes);
+  }
   return out;
 }
 
@@ -109,7 +126,8 @@ Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector
     const fs::path& path = entries->path();
     const std::string name = path.filename().string();
     if (entries->is_directory(ignored)) {
-      if (fs::exists(path / "config.json", ignored)) add(name, path, weight_bytes(path));
+      const int64_t bytes = fs::exists(path / "config.json", ignored) ? weight_bytes(path) : 0;
+      if (bytes > 0 && has_shards(path.string())) add(name, path, bytes);  // else it may come still
     } else if (entries->is_regular_file(ignored) && name.find("mmproj") == std::string::npos) {
       ggufs.push_back({name, static_cast<int64_t>(entries->file_size(ignored)), "", ""});
     }
@@ -125,7 +143,8 @@ Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector
     add(std::move(name), fs::path(folder) / choice.entry, bytes);
   }
   if (out.empty())
-    return fail(Code::not_found, "there is no model in " + folder + ": no .gguf file, no folder with a config.json");
+    return fail(Code::not_found, "there is no model in " + folder +
+                                     ": no .gguf file, no folder with a config.json and its .safetensors files");
   std::sort(out.begin(), out.end(), [](const LocalModel& a, const LocalModel& b) {
     return std::tie(a.name, a.path) < std::tie(b.name, b.path);
   });

@@ -18,7 +18,7 @@ namespace quire {
 bool is_model_name(std::string_view name);
 
 // Of `folder`: each GGUF file (of a split one all parts together) under its name without ending, each folder with a
-// config.json under its name. What has a name that is none goes into `left_out`, a
+// config.json and the weights that it says it has under its name. What has a name that is none goes into `left_out`, a
 // path. Code::io where the folder cannot be read, Code::not_found where there is none of them.
 Result<std::vector<LocalModel>> models_in(const std::string& folder, std::vector<std::string>& left_out);
 

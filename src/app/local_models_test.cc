@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 
+#include "app/model_store.h"
 #include "io/test_folder.h"
 
 namespace quire {
@@ -46,6 +48,30 @@ TEST_F(LocalModels, AFolderHoldsFilesPartsAndFolders) {
   EXPECT_THAT(left_out, ElementsAre((root_ / "bad\nname.gguf").string()));
 }
 
+TEST_F(LocalModels, AFolderIsAModelWhenItsWeightsAreThere) {
+  std::vector<std::string> left_out;
+  const auto there = [&] {
+    const auto models = models_in(root_.string(), left_out);
+    std::vector<std::string> out;
+    if (!models) return out;
+    for (const LocalModel& m : *models) out.push_back(m.name + " " + std::to_string(m.bytes));
+    return out;
+  };
+  put("m/config.json");
+  EXPECT_THAT(there(), ElementsAre());
+  put("m/model.safetensors.index.json", R"({"weight_map":{"x":"model-1.safetensors","y":"model-2.safetensors"}})");
+  put("m/model-1.safetensors", "123");
+  EXPECT_THAT(there(), ElementsAre());
+  put("m/model-2.safetensors", "12345");
+  EXPECT_THAT(there(), ElementsAre("m 8"));
+  // What is written in the folder is seen by its time too.
+  const auto newer = fs::last_write_time(root_ / "m") + std::chrono::hours(1);
+  fs::last_write_time(root_ / "m/model-1.safetensors", newer);
+  const auto models = models_in(root_.string(), left_out);
+  ASSERT_TRUE(models);
+  EXPECT_EQ((*models)[0].modified_s, modified_s((root_ / "m/model-1.safetensors").string()));
+}
+
 TEST_F(LocalModels, AFolderThatIsNotThereOrHoldsNoneIsAnErrorThatNamesIt) {
   std::vector<std::string> left_out;
   EXPECT_THAT(models_in((root_ / "absent").string(), left_out).error().message,
@@ -83,6 +109,7 @@ TEST_F(LocalModels, ANamedModelIsAFileThatIsThere) {
 TEST_F(LocalModels, TwoOfOneNameAreRefusedNamingBoth) {
   put("m.gguf");
   put("m/config.json");
+  put("m/model.safetensors");
   std::vector<std::string> left_out;
   const auto models = models_in(root_.string(), left_out);
   ASSERT_TRUE(models);

@@ -26,8 +26,11 @@ std::string environment(const char* name) {
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error) && !entry.path().filename().string().starts_with('.')) out.push_back(entry.path());
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const fs::directory_entry& entry = *entries;
+    std::error_code gone;
+    if (entry.is_directory(gone) && !entry.path().filename().string().starts_with('.')) out.push_back(entry.path());
   }
   return out;
 }

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -45,6 +47,22 @@ TEST_F(ModelStore, NamesWhatIsThereWhole) {
   EXPECT_EQ(all[1].bytes, 8);
   EXPECT_EQ(all[1].path, root_ + "/o/split/m-00001-of-00002.gguf");
   for (const StoredModel& model : all) EXPECT_EQ(path(model.name), model.path);
+}
+
+// A folder below that cannot be read: there is no descriptor left for it.
+TEST_F(ModelStore, AFolderThatCannotBeReadIsNoEndOfTheProcess) {
+  put("o/n/sub/m.gguf");
+  const int next = ::dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  struct rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  struct rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_NO_THROW(names());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(names(), ElementsAre("o/n"));
 }
 
 TEST_F(ModelStore, ChoosesAsAPullWould) {

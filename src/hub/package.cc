@@ -151,10 +151,11 @@ Result<PackageName> parse_package_name(std::string_view text) {
 std::string gguf_in(const std::string& folder) {
   std::error_code error;
   std::string found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".gguf") continue;
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() != ".gguf") continue;
     if (!found.empty()) return {};
-    found = entry.path().string();
+    found = entries->path().string();
   }
   return found;
 }

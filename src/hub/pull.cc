@@ -30,9 +30,26 @@ Status check_room(const std::string& folder, const std::vector<Download>& downlo
                                    " more, has " + size_text(static_cast<int64_t>(free)));
 }
 
-// Whether all files are there that the index of a model in shards names.
-bool has_shards(const fs::path& folder) {
-  const fs::path index = folder / "model.safetensors.index.json";
+}  // namespace
+
+std::vector<HubFile> files_in(const std::string& folder) {
+  std::vector<HubFile> out;
+  std::error_code error;
+  fs::recursive_directory_iterator entries(folder, error);  // folders may go meanwhile
+  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+    const fs::directory_entry& entry = *entries;
+    std::error_code gone;
+    const uintmax_t bytes = entry.is_regular_file(gone) ? entry.file_size(gone) : 0;
+    if (gone || !entry.is_regular_file(gone)) continue;
+    HubFile& file = out.emplace_back();
+    file.path = entry.path().lexically_relative(folder).string();
+    file.size = static_cast<int64_t>(bytes);
+  }
+  return out;
+}
+
+bool has_shards(const std::string& folder) {
+  const fs::path index = fs::path(folder) / "model.safetensors.index.json";
   std::error_code error;
   if (!fs::exists(index, error)) return true;
   const auto file = MappedFile::open(index.string());
@@ -42,24 +59,8 @@ bool has_shards(const fs::path& folder) {
   if (map == nullptr || map->as_object() == nullptr) return false;
   return std::all_of(map->as_object()->begin(), map->as_object()->end(), [&](const auto& entry) {
     const std::string* name = entry.second.as_string();
-    return name != nullptr && fs::exists(folder / *name, error);
+    return name != nullptr && fs::exists(fs::path(folder) / *name, error);
   });
-}
-
-}  // namespace
-
-std::vector<HubFile> files_in(const std::string& folder) {
-  std::vector<HubFile> out;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error)) {
-    std::error_code gone;
-    const uintmax_t bytes = entry.is_regular_file(gone) ? entry.file_size(gone) : 0;
-    if (gone || !entry.is_regular_file(gone)) continue;
-    HubFile& file = out.emplace_back();
-    file.path = entry.path().lexically_relative(folder).string();
-    file.size = static_cast<int64_t>(bytes);
-  }
-  return out;
 }
 
 std::vector<HubChoice> whole_models(const std::string& folder) {

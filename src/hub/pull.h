@@ -37,6 +37,8 @@ Result<Pulled> pull(const PullOptions& options,
 
 // What a folder holds, below it, as a listing without digests; half-fetched files among them.
 std::vector<HubFile> files_in(const std::string& folder);
+// Whether all weights are there that its index of shards names; true where it has no index.
+bool has_shards(const std::string& folder);
 // The models in a folder that earlier pulls have fetched whole.
 std::vector<HubChoice> whole_models(const std::string& folder);
 // What pull() would return as the path of `file`, chosen among whole_models(); empty where that is none. Asks no hub.

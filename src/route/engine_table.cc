@@ -16,6 +16,10 @@ int64_t after(int64_t now_ns, int64_t ms) {
   return ms >= (kNever - now_ns) / kNsPerMs ? kNever : now_ns + ms * kNsPerMs;
 }
 
+bool takes_new(const EngineTable::Model& model) {
+  return model.state == EngineState::on && !model.retiring && !model.outdated;
+}
+
 }  // namespace
 
 std::string_view name_of(EngineState state) {
@@ -45,7 +49,7 @@ void EngineTable::remove(size_t index) {
 
 void EngineTable::renew(size_t index, int64_t bytes) {
   Model& model = models_[index];
-  unload(index);
+  model.outdated |= model.state == EngineState::starting || model.state == EngineState::on;
   model.gone = false;
   model.bytes = bytes;
   model.n_failures = model.rests_until_ns = 0;
@@ -69,7 +73,7 @@ EngineTable::Entered EngineTable::enter(size_t index, int64_t keep_alive_ms, int
     out.retry_ms = (model.rests_until_ns - now_ns + kNsPerMs - 1) / kNsPerMs;
     return out;
   }
-  const bool at_once = model.state == EngineState::on && !model.retiring;
+  const bool at_once = takes_new(model);
   int64_t n_waiting = 0;
   for (const Model& m : models_) n_waiting += m.n_waiting;
   if (!at_once && n_waiting >= rules_.n_waiting) {
@@ -147,7 +151,7 @@ void EngineTable::failed(size_t index, const std::string& why, int64_t now_ns) {
   Model& model = models_[index];
   const bool came_up = model.state == EngineState::on;
   model.state = EngineState::off;
-  model.retiring = model.unwanted = false;
+  model.retiring = model.unwanted = model.outdated = false;
   model.most_others = kNever;
   model.n_users = 0;
   ++model.generation;  // who was granted it holds nothing
@@ -176,6 +180,7 @@ bool EngineTable::found_no_room(size_t index) {
   const int64_t n_others = std::count_if(models_.begin(), models_.end(), is_there) - 1;
   if (model.state != EngineState::starting || n_others <= 0) return false;
   model.state = EngineState::off;
+  model.outdated = false;
   model.most_others = n_others - 1;
   if (model.gone) refuse_waiting(index, kGone);
   return true;
@@ -184,12 +189,13 @@ bool EngineTable::found_no_room(size_t index) {
 void EngineTable::ended(size_t index) {
   Model& model = models_[index];
   model.state = EngineState::off;
+  model.outdated = false;
   model.keep_alive_ms = rules_.keep_alive_ms;
 }
 
 int64_t EngineTable::idle_until_ns(const Model& model) const {
   if (model.state != EngineState::on || model.n_users > 0) return kNever;
-  if (model.retiring || (model.unwanted && model.n_waiting == 0)) return 0;
+  if (model.retiring || model.outdated || (model.unwanted && model.n_waiting == 0)) return 0;
   return model.keep_alive_ms == kKeepForever ? kNever : after(model.used_ns, model.keep_alive_ms);
 }
 
@@ -223,7 +229,7 @@ bool EngineTable::fits(size_t index, int64_t n_gone, int64_t bytes_gone) const {
   for (const Model& model : models_) {
     if (model.state == EngineState::off) continue;
     ++n;
-    bytes += model.bytes;
+    bytes += model.engine_bytes;
   }
   return n <= rules_.n_engines && n - 1 <= models_[index].most_others && (rules_.bytes == 0 || bytes <= rules_.bytes);
 }
@@ -233,7 +239,7 @@ int EngineTable::victim(size_t for_model, bool idle) const {
   int best = -1;
   for (size_t i = 0; i < models_.size(); ++i) {
     const Model& model = models_[i];
-    if (i == for_model || model.state != EngineState::on || model.retiring || (model.n_users == 0) != idle) continue;
+    if (i == for_model || !takes_new(model) || (model.n_users == 0) != idle) continue;
     if (best < 0 || model.used_ns < models_[static_cast<size_t>(best)].used_ns) best = static_cast<int>(i);
   }
   return best;
@@ -244,10 +250,10 @@ void EngineTable::claim(size_t index, Step& step) {
   int64_t n_gone = 0, bytes_gone = 0;
   const auto goes = [&](const Model& model) {
     ++n_gone;
-    bytes_gone += model.bytes;
+    bytes_gone += model.engine_bytes;
   };
   for (const Model& model : models_)
-    if (model.state == EngineState::ending || model.retiring) goes(model);
+    if (model.state == EngineState::ending || model.retiring || model.outdated) goes(model);
   for (const bool idle : {true, false})
     while (!fits(index, n_gone, bytes_gone)) {
       const int i = victim(index, idle);
@@ -270,6 +276,7 @@ void EngineTable::make_room(Step& step) {
     if (model.state == EngineState::ending) continue;  // until that one is gone
     if (!fits(request.model, 0, 0)) return claim(request.model, step);
     model.state = EngineState::starting;
+    model.engine_bytes = model.bytes;
     ++model.generation;
     step.start.push_back(request.model);
   }
@@ -279,7 +286,7 @@ void EngineTable::grant_waiting(Step& step) {
   for (auto it = requests_.begin(); it != requests_.end();) {
     const auto at = it++;
     const Model& model = models_[at->second.model];
-    if (at->second.generation == 0 && model.state == EngineState::on && !model.retiring) grant(at, &step);
+    if (at->second.generation == 0 && takes_new(model)) grant(at, &step);
   }
 }
 

@@ -56,6 +56,8 @@ class EngineTable {
     uint64_t generation = 0;                     // of its process
     int64_t most_others = kKeepForever;          // engines beside it, until it is there
     bool unwanted = false;                       // to end as soon as nobody uses it, whatever its time
+    bool outdated = false;                       // its engine is of an old file: as retiring, whoever asks
+    int64_t engine_bytes = 0;                    // of the file that its engine was started with
     bool gone = false;                           // its file is: nobody is given it any more
   };
 
@@ -67,7 +69,8 @@ class EngineTable {
   // Its file is gone: who waits for it is refused unless its engine is about to come up, and that ends as soon as
   // nobody uses it.
   void remove(size_t model);
-  // Its file is there, again or another one: what failed before may work now, and an engine of the old one is unloaded.
+  // Its file is there, again or another one: what failed before may work now. An engine of the old one takes nobody new
+  // and ends as soon as nobody uses it; who asks meanwhile waits for the new one.
   void renew(size_t model, int64_t bytes);
 
   // A request for the model at this place. It may go on at once, waits (step() tells of it), or is refused.

@@ -162,6 +162,38 @@ TEST(EngineTable, WhoWaitsForAModelWhoseFileGoesIsRefusedUnlessItIsAboutToComeUp
   EXPECT_NE(world.ask(0), 0U) << "another file may do";
 }
 
+TEST(EngineTable, AnEngineOfAnOldFileTakesNobodyNewAndCountsAsItWas) {
+  World world({.keep_alive_ms = kKeepForever, .n_engines = 3, .bytes = 100}, {{"a", 60}, {"b", 40}, {"c", 30}});
+  const auto old = world.ask(0);
+  world.table.renew(0, 10);
+  const auto next = world.ask(0);
+  EXPECT_TRUE(world.has(old)) << "what it has it finishes";
+  EXPECT_TRUE(world.table.waits(next));
+  world.leave(world.ask(1));
+  const auto other = world.ask(2);
+  EXPECT_EQ(world.log, "+a+b") << "the old one has its 60 bytes still";
+  EXPECT_TRUE(world.table.waits(other));
+  world.leave(old);
+  EXPECT_EQ(world.log, "+a+b-a+a+c");
+  EXPECT_TRUE(world.has(next) && world.has(other));
+  // One that is about to come up may be of the old file too.
+  world.leave(next);
+  world.table.unload(0);
+  world.step();
+  world.slow = true;
+  const auto last = world.ask(0);
+  world.table.renew(0, 10);
+  world.table.listens(0, world.now_ms * kMs);
+  world.step();
+  EXPECT_TRUE(world.table.waits(last));
+  world.table.ended(0);
+  world.step();
+  world.table.listens(0, world.now_ms * kMs);
+  world.step();
+  EXPECT_TRUE(world.has(last));
+  EXPECT_EQ(world.log, "+a+b-a+a+c-a+a-a+a");
+}
+
 TEST(EngineTable, BytesAreABoundToo) {
   World world({.n_engines = 10, .bytes = 100}, {{"a", 60}, {"b", 50}, {"c", 40}, {"d", 101}});
   world.leave(world.ask(0));

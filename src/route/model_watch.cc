@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -49,9 +51,17 @@ void ModelWatch::run() {
   } while (reread_);
 }
 
+Result<std::vector<LocalModel>> ModelWatch::reread() const {
+  try {
+    return reread_();
+  } catch (const std::exception& error) {
+    return fail(Code::io, error.what());
+  }
+}
+
 // Whether there are others than before.
 bool ModelWatch::look() {
-  auto found = reread_();
+  auto found = reread();
   if (std::exchange(failed_, !found) != !found) {
     if (!found)
       log_warn("route: which models are there cannot be seen: " + found.error().message + "; those known stay");
@@ -61,7 +71,10 @@ bool ModelWatch::look() {
   if (!found) return false;
   std::map<std::string, LocalModel> looked;
   std::vector<LocalModel> next;
+  std::set<std::string> missed;
   bool is_other = false;
+  for (const LocalModel& known : models_)
+    if (std::ranges::find(*found, known.name, &LocalModel::name) == found->end()) missed.insert(known.name);
   for (LocalModel& model : *found) {
     const auto known = std::ranges::find(models_, model.name, &LocalModel::name);
     if (known != models_.end() && is_same_file(*known, model)) {
@@ -78,20 +91,34 @@ bool ModelWatch::look() {
       next.push_back(std::move(*known));  // until it is seen what becomes of it
     }
   }
+  for (LocalModel& known : models_) {
+    if (!missed.contains(known.name)) continue;
+    if (missed_.contains(known.name))
+      is_other = true;
+    else
+      next.push_back(std::move(known));  // until the next look misses it too
+  }
+  std::erase_if(missed, [this](const std::string& name) { return missed_.contains(name); });
+  missed_ = std::move(missed);
   looked_ = std::move(looked);
-  is_other |= next.size() != models_.size();
   models_ = std::move(next);
   return is_other;
 }
 
 // Whether more is known than before.
 bool ModelWatch::show_all() {
-  bool is_more = false;
+  bool is_more = false, failed = false;
   for (LocalModel& model : models_) {
     if (!show_ || !model.shown.empty() || ending()) continue;
-    model.shown = show_(model);
+    try {
+      model.shown = show_(model);
+    } catch (const std::exception& error) {
+      if (!show_failed_) log_warn("route: model " + model.name + " cannot be shown: " + error.what());
+      failed = show_failed_ = true;
+    }
     is_more |= !model.shown.empty();
   }
+  show_failed_ = failed;
   return is_more;
 }
 

@@ -1,12 +1,14 @@
 // Looks again and again at which models of this machine there are, in a thread of its own, because folders and files
 // are read at the speed of disks. The one idea: a file that is being written is not a model yet, so what is new, or
-// other than before, is taken when two looks one after the other have seen the same. While a folder cannot be read,
-// what was there stays.
+// other than before, is taken when two looks one after the other have seen the same, and is gone when two have
+// missed it: what reads a folder may be short of something for a moment. While a folder cannot be read, what was there
+// stays.
 #pragma once
 #include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,8 +22,8 @@ class ModelWatch {
   // All models that there are, whenever that is something else than before, or more is known of one. On the thread.
   using Changed = std::function<void(std::vector<LocalModel> models)>;
 
-  // Looks by options.reread, if it is there; asks options.show once for each model, and again when its file changes.
-  // Neither may throw; the destructor waits for them.
+  // Looks by options.reread, if it is there; asks options.show once for each model, and again when its file changes or
+  // nothing was told. What throws is a look that failed, and the log is told. The destructor waits for them.
   ModelWatch(const LocalOptions& options, Changed changed);
   ~ModelWatch();
   ModelWatch(const ModelWatch&) = delete;
@@ -29,6 +31,7 @@ class ModelWatch {
 
  private:
   void run();
+  Result<std::vector<LocalModel>> reread() const;
   bool look();
   bool show_all();
   bool ending() const;
@@ -39,9 +42,10 @@ class ModelWatch {
   const Changed changed_;
 
   // Of the thread.
-  std::vector<LocalModel> models_;            // as they were told of last
-  std::map<std::string, LocalModel> looked_;  // what the last look saw that is not told of yet
-  bool failed_ = false;                       // the last look
+  std::vector<LocalModel> models_;             // as they were told of last
+  std::map<std::string, LocalModel> looked_;   // what the last look saw that is not told of yet
+  std::set<std::string> missed_;               // names of models_ that the last look did not see
+  bool failed_ = false, show_failed_ = false;  // the last look
 
   mutable std::mutex mu_;
   std::condition_variable ends_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <stdexcept>
 
 #include "http/testing.h"
 
@@ -94,6 +95,33 @@ TEST_F(ModelWatched, WhatCannotBeReadStays) {
   EXPECT_TRUE(comes_to("b of 2; "));
 }
 
+TEST(ModelWatch, WhatThrowsIsALookThatFailed) {
+  std::mutex mu;
+  int n_looks = 0, n_shown = 0;
+  std::vector<LocalModel> told;
+  LocalOptions options;
+  options.models = {model("a", 1)};
+  options.reread_ms = 1;
+  options.reread = [&]() -> Result<std::vector<LocalModel>> {
+    const std::lock_guard lock(mu);
+    if (++n_looks < 4) throw std::runtime_error("the folder went");
+    return std::vector<LocalModel>{model("a", 1), model("b", 2)};
+  };
+  options.show = [&](const LocalModel& one) {
+    const std::lock_guard lock(mu);
+    if (++n_shown < 3) throw std::runtime_error("the file went");
+    return one.name;
+  };
+  const ModelWatch watch(options, [&](std::vector<LocalModel> models) {
+    const std::lock_guard lock(mu);
+    told = std::move(models);
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mu);
+    return told.size() == 2 && told[0].shown == "a" && told[1].shown == "b";
+  }));
+}
+
 // A file that is being written is another one at each look.
 TEST(ModelWatch, WhatChangesFromLookToLookIsNotTakenYet) {
   std::mutex mu;
@@ -118,6 +146,32 @@ TEST(ModelWatch, WhatChangesFromLookToLookIsNotTakenYet) {
   }));
   const std::lock_guard lock(mu);
   EXPECT_EQ(told, (std::vector<std::vector<int64_t>>{{1, 4}, {6, 4}}));
+}
+
+TEST(ModelWatch, WhatOneLookAloneMissesStays) {
+  std::mutex mu;
+  int n_looks = 0;
+  std::vector<size_t> told;
+  LocalOptions options;
+  options.models = {model("a", 1), model("b", 2)};
+  options.reread_ms = 1;
+  options.reread = [&]() -> Result<std::vector<LocalModel>> {
+    const std::lock_guard lock(mu);
+    ++n_looks;
+    if (n_looks % 2 == 1 && n_looks < 8) return std::vector<LocalModel>{};
+    if (n_looks < 12) return std::vector<LocalModel>{model("a", 1), model("b", 2)};
+    return std::vector<LocalModel>{model("b", 2)};
+  };
+  const ModelWatch watch(options, [&](const std::vector<LocalModel>& models) {
+    const std::lock_guard lock(mu);
+    told.push_back(models.size());
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mu);
+    return n_looks > 16;
+  }));
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(told, (std::vector<size_t>{1}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -74,6 +75,26 @@ std::string without_marks(StreamForm form, std::string_view bytes) {
     from = mark.end;
   }
   return out += bytes.substr(from);
+}
+
+std::string MarkFilter::take(std::string_view bytes) {
+  std::string out;
+  for (const char c : bytes) {
+    if (n_matched_ == kMark.size()) {
+      n_ends_ = c == '\n' ? n_ends_ + 1 : 0;
+      if (n_ends_ == most_ends_) n_matched_ = 0;
+      continue;
+    }
+    if ((n_matched_ > 0 || n_ends_ == most_ends_) && c == kMark[n_matched_]) {
+      if (++n_matched_ == kMark.size()) n_ends_ = 0;
+      continue;
+    }
+    if (n_matched_ > 0) n_ends_ = 0;
+    out += kMark.substr(0, std::exchange(n_matched_, 0));
+    out += c;
+    n_ends_ = c == '\n' ? std::min(n_ends_ + 1, most_ends_) : 0;
+  }
+  return out;
 }
 
 void ToldSoFar::add(const Portion& portion) {

@@ -29,6 +29,19 @@ std::optional<Portion> read_portion(StreamForm form, std::string_view bytes);
 // Events or lines, whole or not, without the marks among them.
 std::string without_marks(StreamForm form, std::string_view bytes);
 
+// The same of a stream whose events or lines are passed on before they are whole, cut anywhere: what may become a mark
+// is held, 11 bytes of it at most.
+class MarkFilter {
+ public:
+  explicit MarkFilter(StreamForm form) : most_ends_(form == StreamForm::lines ? 1 : 2), n_ends_(most_ends_) {}
+  // What of the next bytes of the stream may be passed on.
+  std::string take(std::string_view bytes);
+
+ private:
+  int most_ends_, n_ends_;  // line feeds that end an event; those just passed
+  size_t n_matched_ = 0;    // of what a mark begins with; all of it: in a mark
+};
+
 // How far an answer is.
 class ToldSoFar {
  public:

@@ -3,12 +3,29 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace quire {
 namespace {
 
 const std::string kStream =
     "data: {\"a\":1}\n\n: handover 5,17 3\n\n: handover  3\n\ndata: {\"b\":\": handover 1 2\"}\n\ndata: {}\n\n"
     ": handover 400 12\n\ndata: end\n\ndata: [DONE]\n\n";
+
+TEST(Portions, MarksAreFilteredWhereverTheStreamIsCut) {
+  const std::string lines =
+      ": handover 1 1\n{\"a\":\": handover 1 2\"}\n: handover 5,17 3\n: handover  3\n::\n: h\n\n{}\n";
+  EXPECT_EQ(without_marks(StreamForm::lines, lines), "{\"a\":\": handover 1 2\"}\n::\n: h\n\n{}\n");
+  for (const auto& [form, stream] : {std::pair(StreamForm::lines, lines), std::pair(StreamForm::events, kStream)})
+    for (size_t first = 0; first <= stream.size(); ++first)
+      for (size_t second = first; second <= stream.size(); second += 3) {
+        MarkFilter filter(form);
+        std::string out = filter.take(stream.substr(0, first));
+        out += filter.take(stream.substr(first, second - first));
+        out += filter.take(stream.substr(second));
+        ASSERT_EQ(out, without_marks(form, stream)) << first << ' ' << second;
+      }
+}
 
 TEST(Portions, WhatHasAMarkBehindItIsPassedOnWherevertheStreamIsCut) {
   const std::string all =

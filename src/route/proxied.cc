@@ -247,6 +247,7 @@ bool Proxied::on_body(std::string_view bytes) {
 // What is not a whole event yet is held, up to a limit; beyond it the answer is passed on as it comes. Of a stream that
 // another worker can go on with so is what has no mark behind it; beyond the limit nobody can.
 bool Proxied::pass_on(std::string_view bytes) {
+  if (unmarked_) return pass_on_unmarked(bytes, bytes);
   const std::string joined = held_.empty() ? std::string() : held_ + std::string(bytes);
   const std::string_view all = held_.empty() ? bytes : std::string_view(joined);
   std::optional<Portion> portion;
@@ -260,6 +261,7 @@ bool Proxied::pass_on(std::string_view bytes) {
     told_.forget();
     return pass_on(bytes);
   }
+  if (too_long && !ticket_.empty()) return pass_on_unmarked(all, bytes);
   const std::string_view out = too_long ? all : portion || !ticket_.empty() ? events : all.substr(0, n);
   if (!out.empty() && !reply_->write(out)) return false;
   if (too_long) form_ = StreamForm::bytes;
@@ -270,6 +272,19 @@ bool Proxied::pass_on(std::string_view bytes) {
     n_moves_ = 0;
   }
   held_ = too_long ? "" : std::string(all.substr(n));
+  return true;
+}
+
+// Of a stream with marks, from a line on that is too long to be held. `all`: what was held, and `bytes`.
+bool Proxied::pass_on_unmarked(std::string_view all, std::string_view bytes) {
+  MarkFilter filter = unmarked_.value_or(MarkFilter(marked_));
+  const std::string out = filter.take(all);
+  if (!out.empty() && !reply_->write(out)) return false;
+  unmarked_ = filter;
+  form_ = StreamForm::bytes;
+  learn(bytes);
+  count_generated(out);
+  held_.clear();
   return true;
 }
 

@@ -73,6 +73,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   bool go_on_elsewhere(Lost why);
   void break_off(const HttpError& error);
   bool pass_on(std::string_view bytes);
+  bool pass_on_unmarked(std::string_view all, std::string_view bytes);
   std::string events_of(std::string_view bytes, std::optional<Portion>& portion, size_t& n_bytes);
   void finish();
   void fail(const UpstreamError& error);
@@ -120,6 +121,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::string ticket_;                      // of its first worker; empty: the stream has no marks
   StreamForm marked_ = StreamForm::events;  // among what the marks are
   ToldSoFar told_;
+  std::optional<MarkFilter> unmarked_;            // there since a line was too long to be held
   std::vector<std::shared_ptr<Worker>> refused_;  // who would not say the same
 
   UpstreamHead head_;

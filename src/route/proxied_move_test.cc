@@ -129,6 +129,26 @@ TEST(ProxiedMove, LinesOfOllamaGoOnToo) {
             (std::vector<std::string>{kBody, behind("5,6", "1"), behind("5,6,7", "2"), behind("5,6,7", "2")}));
 }
 
+// Reads end where they like, in marks too.
+TEST(ProxiedMove, NoMarkIsPassedOnBehindALineThatIsTooLong) {
+  RouteLimits limits;
+  limits.event_bytes = 30;
+  const std::string line = "{\"response\":\"" + std::string(500, 'x') + ": handover 1 1\"}\n";
+  std::string ids = "1", says, told;
+  for (int i = 0; i < 400; ++i) ids += ",5";
+  for (int i = 0; i < 1000; ++i) {
+    says += line;
+    says += ": handover " + ids + " 1\n";
+    told += line;
+  }
+  Scripts scripts({{200, "t", says, false, "application/x-ndjson"}});
+  const Teller only(scripts);
+  TestRouter router({}, limits, {only.at()});
+  const std::string body = router.ask("POST", "/api/chat", kBody).body;
+  EXPECT_EQ(body.size(), told.size());
+  EXPECT_TRUE(body == told);
+}
+
 TEST(ProxiedMove, WhatWasNotToldAtAllIsAskedAnew) {
   Scripts scripts({{200, "t", event("lost"), true}, {200, "u", event("a") + ": handover 5 1\n\n" + event("b"), false}});
   const Teller only(scripts);

@@ -163,9 +163,10 @@ fs::path main_file(const fs::path& folder) {
   }
   std::error_code error;
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with("tokenizer.json") || name.ends_with(".tiktoken")) found.push_back(entry.path());
+  fs::directory_iterator entries(folder, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    if (name.ends_with("tokenizer.json") || name.ends_with(".tiktoken")) found.push_back(entries->path());
   }
   std::sort(found.begin(), found.end());
   return found.empty() ? fs::path() : found.front();
