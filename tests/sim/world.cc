@@ -13,6 +13,8 @@
 namespace quire::sim {
 namespace {
 
+constexpr int64_t kLongestStepNs = 1'000'000'000'000'000;  // however many faults make it slow
+
 // The engine's clock: virtual time, and by how much a fault moved the clock away from it.
 class SimClock final : public Clock {
  public:
@@ -301,7 +303,7 @@ void World::pass(const Batch& batch) {
   const StepFault* thrown = nullptr;
   for (const StepFault& fault : script_.faults) {
     if (fault.step != n_passes_) continue;
-    if (fault.kind == StepFault::Kind::slow) ns *= fault.value;
+    if (fault.kind == StepFault::Kind::slow) ns = std::min(ns, kLongestStepNs / fault.value) * fault.value;
     if (fault.kind == StepFault::Kind::jump) clock_.offset_ns += fault.value;
     if (fault.kind == StepFault::Kind::throws) thrown = &fault;
     out_.counts.slow += fault.kind == StepFault::Kind::slow ? 1 : 0;
