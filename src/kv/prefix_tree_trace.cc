@@ -1,6 +1,7 @@
 // The prefix tree as a reader asks why a path ends: nothing of it is taken, touched or changed.
 #include <algorithm>
 
+#include "kv/closest_child.h"
 #include "kv/prefix_tree.h"
 
 namespace quire {
@@ -11,24 +12,9 @@ int32_t PrefixTree::nearest_sibling(const Prefix& prefix,
                                     const Walk& end,
                                     const TraceLimits& limits,
                                     int& n_common) const {
-  const CacheKey key = cut(prefix).key(end.depth);
-  const std::span<const Token> wanted = cut(prefix).tokens(end.depth);
-  int32_t best = kNone;
-  n_common = 0;
-  int n_seen = 0;
-  for (int32_t id = nodes_.first_child(end.node); id != kNone && n_seen < limits.n_siblings; id = nodes_[id].after) {
-    ++n_seen;
-    const Node& node = nodes_[id];
-    if (node.whose != prefix.whose || node.key != key) continue;
-    const std::span<const Token> stored = nodes_.tokens(id);
-    const auto n = static_cast<int>(std::ranges::mismatch(wanted, stored).in1 - wanted.begin());
-    if (n == block_tokens_) continue;  // parts from it in what is no token
-    const bool closer = best == kNone || n > n_common || (n == n_common && node.last_used > nodes_[best].last_used);
-    if (!closer) continue;
-    best = id;
-    n_common = n;
-  }
-  return best;
+  const WantedChild wanted{cut(prefix).tokens(end.depth), cut(prefix).key(end.depth), prefix.whose, limits.n_siblings};
+  // One that is equal as a whole parts from it in what is no token.
+  return closest_child(nodes_, end.node, wanted, n_common, [this](int32_t, int n) { return n < block_tokens_; });
 }
 
 PathTrace PrefixTree::trace(const Prefix& prefix, int max_blocks, const TraceLimits& limits) const {
