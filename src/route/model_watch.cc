@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -70,11 +71,18 @@ bool ModelWatch::look() {
   }
   if (!found) return false;
   std::map<std::string, LocalModel> looked;
-  std::vector<LocalModel> next;
+  std::vector<LocalModel> next, kept;
   std::set<std::string> missed;
   bool is_other = false;
-  for (const LocalModel& known : models_)
-    if (std::ranges::find(*found, known.name, &LocalModel::name) == found->end()) missed.insert(known.name);
+  for (LocalModel& known : models_) {
+    if (std::ranges::find(*found, known.name, &LocalModel::name) != found->end()) continue;
+    if (missed_.contains(known.name)) {
+      is_other = true;
+    } else {
+      missed.insert(known.name);
+      kept.push_back(std::move(known));  // until the next look misses it too
+    }
+  }
   for (LocalModel& model : *found) {
     const auto known = std::ranges::find(models_, model.name, &LocalModel::name);
     if (known != models_.end() && is_same_file(*known, model)) {
@@ -91,14 +99,7 @@ bool ModelWatch::look() {
       next.push_back(std::move(*known));  // until it is seen what becomes of it
     }
   }
-  for (LocalModel& known : models_) {
-    if (!missed.contains(known.name)) continue;
-    if (missed_.contains(known.name))
-      is_other = true;
-    else
-      next.push_back(std::move(known));  // until the next look misses it too
-  }
-  std::erase_if(missed, [this](const std::string& name) { return missed_.contains(name); });
+  next.insert(next.end(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
   missed_ = std::move(missed);
   looked_ = std::move(looked);
   models_ = std::move(next);
