@@ -14,7 +14,8 @@ constexpr int kSiblings = 64;
 int32_t PrefixTree::find_part(const Prefix& prefix, int max_tokens, const Walk& end, int& n_tokens) const {
   n_tokens = 0;
   if (!cut(prefix).extras(end.depth).empty()) return kNone;
-  std::span<const Token> tokens = prefix.tokens.subspan(static_cast<size_t>(end.depth * block_tokens_));
+  std::span<const Token> tokens =
+      prefix.tokens.subspan(static_cast<size_t>(end.depth) * static_cast<size_t>(block_tokens_));
   tokens = tokens.first(std::min(tokens.size(), static_cast<size_t>(std::clamp(max_tokens, 0, block_tokens_ - 1))));
   const WantedChild wanted{tokens, cut(prefix).key(end.depth), prefix.whose, kSiblings};
   return closest_child(nodes_, end.node, wanted, n_tokens, [this](int32_t id, int n) {
