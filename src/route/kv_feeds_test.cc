@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          FloodOf,
                          testing::Values(FloodLimits{.bytes = 1 << 20},
                                          FloodLimits{.messages = 5},
-                                         FloodLimits{.bytes = INT64_MAX, .messages = INT64_MAX, .busy_ns = 100'000}));
+                                         FloodLimits{.bytes = INT64_MAX, .messages = INT64_MAX, .busy_ns = 5'000'000}));
 
 TEST(TokenQuestions, AreReadFromListsAndFromAnswers) {
   EXPECT_EQ(tokens_in_prompt("[1, 2,\n3]"), (std::vector<Token>{1, 2, 3}));
