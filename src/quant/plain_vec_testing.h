@@ -65,6 +65,10 @@ struct PlainVec {
   static F load_nibbles(const std::byte* p) {
     return each([&](size_t i) { return static_cast<float>(static_cast<int>(p[i]) >> kShift & 15); });
   }
+  template <int kShift>
+  static F load_centred_nibbles(const std::byte* p) {
+    return each([&](size_t i) { return static_cast<float>((static_cast<int>(p[i]) >> kShift & 15) - 8); });
+  }
   static F mul(const F& a, const F& b) {
     return each([&](size_t i) { return a[i] * b[i]; });
   }

@@ -63,12 +63,12 @@ struct KvQ4 : KvScaled {
   template <class V>
   static QR_INLINE typename V::F load_k(const std::byte* strip, int d) {
     const std::byte* pairs = strip + kScales + int64_t{d} / 2 * kStripTokens;
-    return centred<V>(d % 2 == 0 ? V::template load_nibbles<0>(pairs) : V::template load_nibbles<4>(pairs));
+    return d % 2 == 0 ? V::template load_centred_nibbles<0>(pairs) : V::template load_centred_nibbles<4>(pairs);
   }
   template <class V>
   static QR_INLINE typename V::F load_v(const std::byte* strip, int t, int dim, int d) {
     const std::byte* pairs = strip + kScales + t * value_bytes(dim) + d / 32 * 16;
-    return centred<V>(d % 32 == 0 ? V::template load_nibbles<0>(pairs) : V::template load_nibbles<4>(pairs));
+    return d % 32 == 0 ? V::template load_centred_nibbles<0>(pairs) : V::template load_centred_nibbles<4>(pairs);
   }
 
  private:
@@ -80,10 +80,6 @@ struct KvQ4 : KvScaled {
   static QR_INLINE int32_t nearest(float x) {
     const float kept = x > 7.0F ? 7.0F : x;  // none is below −8
     return static_cast<int32_t>(std::bit_cast<uint32_t>(kept + kMagic) - 0x4b400000U) + 8;
-  }
-  template <class V>
-  static QR_INLINE typename V::F centred(typename V::F numbers) {
-    return V::sub(numbers, V::set1(8.0F));
   }
   // The row, rotated, as numbers of 0 … 15. Returns the scale: NaN where the row is not finite.
   static QR_INLINE float encode(const float* row, int dim, int8_t* numbers) {

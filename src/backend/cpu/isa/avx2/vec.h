@@ -188,11 +188,12 @@ struct Vec {
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadu_si64(p + 8)))};
   }
   static F load_e4m3(const std::byte* p) {  // see e4m3_to_f32
-    const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
-    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
-    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80)), 1);
-    const __m256i half = _mm256_or_si256(_mm256_or_si256(magnitude, sign), nan);
+    const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m256i shifted = _mm256_slli_epi16(wide, 7);  // the sign twice
+    const __m256i value = _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xbfff)));
+    const __m256i all_ones = _mm256_or_si256(wide, _mm256_set1_epi16(static_cast<int16_t>(0xff80)));
+    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(all_ones, _mm256_set1_epi16(-1)), 1);
+    const __m256i half = _mm256_or_si256(value, nan);
     const __m256 up = _mm256_set1_ps(256.0F);
     return {_mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), up),
             _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), up)};
@@ -203,6 +204,14 @@ struct Vec {
     const __m128i bytes = _mm_and_si128(words, _mm_set1_epi8(15));
     return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
             _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
+  template <int kShift>
+  static F load_centred_nibbles(const std::byte* p) {
+    const __m128i words = _mm_srli_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), kShift);
+    const __m128i centred = _mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    const __m128i bytes = _mm_shuffle_epi8(centred, _mm_and_si128(words, _mm_set1_epi8(15)));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
   }
   static F to_float(I v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
   static bool has_nan(F v) {

@@ -35,6 +35,7 @@
 #define _mm512_setzero_ps simde_mm512_setzero_ps
 #define _mm512_set1_ps simde_mm512_set1_ps
 #define _mm512_set1_epi8 simde_mm512_set1_epi8
+#define _mm512_permutexvar_ps simde_mm512_permutexvar_ps
 #define _mm512_permutex2var_ps simde_mm512_permutex2var_ps
 #define _mm512_or_si512 simde_mm512_or_si512
 #define _mm512_mul_ps simde_mm512_mul_ps

@@ -133,17 +133,24 @@ struct Avx512Lanes {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
   static F load_e4m3(const std::byte* p) {  // see e4m3_to_f32
-    const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    const __m256i magnitude = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
-    const __m256i sign = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x80)), 8);
-    const __m256i nan = _mm256_srli_epi16(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80)), 1);
-    const __m256i half = _mm256_or_si256(_mm256_or_si256(magnitude, sign), nan);
-    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0F));
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);  // the sign twice
+    const __m256i half = _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xbfff)));
+    const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0F));
+    const __m128i all_ones = _mm_cmpeq_epi8(_mm_or_si128(bytes, _mm_set1_epi8(-128)), _mm_set1_epi8(-1));
+    const __m512i nan = _mm512_or_si512(_mm512_castps_si512(value), _mm512_set1_epi32(0x7fffe000));
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(_mm_movemask_epi8(all_ones)), value, _mm512_castsi512_ps(nan));
   }
   template <int kShift>
   static F load_nibbles(const std::byte* p) {  // (16 bytes >> kShift) & 15
     const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32(wide, kShift), _mm512_set1_epi32(15)));
+  }
+  template <int kShift>
+  static F load_centred_nibbles(const std::byte* p) {  // ((16 bytes >> kShift) & 15) − 8
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    static constexpr float kCentred[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(wide, kShift), _mm512_loadu_ps(kCentred));  // four bits of each index
   }
   static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
   static bool has_nan(F v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }

@@ -169,6 +169,10 @@ struct Vec {
   static F load_nibbles(const std::byte* p) {
     return each([&](int i) { return static_cast<float>(static_cast<uint8_t>(p[i]) >> kShift & 15); });
   }
+  template <int kShift>
+  static F load_centred_nibbles(const std::byte* p) {
+    return each([&](int i) { return static_cast<float>((static_cast<uint8_t>(p[i]) >> kShift & 15) - 8); });
+  }
   static F to_float(I x) {
     return each([&](int i) { return static_cast<float>(x.v[i]); });
   }
