@@ -224,13 +224,6 @@ Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* f
     }
     return fail(Code::invalid, "--kv-type \"" + options.kv_type + "\" is unknown; there are:" + known);
   }
-  if (codec != nullptr && file != nullptr && codec->for_research) {
-    log_warn("--kv-type " + std::string(codec->name) +
-             " is for research: some models answer nonsense with it (docs/kv.md); q8 and k8v4 are not");
-  } else if (codec != nullptr && file != nullptr && codec->keys != codec->values) {  // values of four bits
-    log_warn("--kv-type " + std::string(codec->name) +
-             " costs some models a little over 1 % of perplexity (docs/kv.md); q8 does not");
-  }
   LoadOptions how{codec, codec};
   QR_TRY(how.weights, wanted_weights(options));
   QR_TRY(how.shift, parse_context_shift(options.context_shift));
@@ -242,8 +235,19 @@ Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* f
 
 namespace {
 
+// What a codec that was asked for loses.
+void warn_of(const KvCodec& codec) {
+  const std::string asked = "--kv-type " + std::string(codec.name);
+  if (codec.for_research) {
+    log_warn(asked + " is for research: some models answer nonsense with it (docs/kv.md); q8 and k8v4 are not");
+  } else if (codec.keys != codec.values) {  // values of four bits
+    log_warn(asked + " costs some models a little over 1 % of perplexity (docs/kv.md); q8 does not");
+  }
+}
+
 Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapOps wrap) {
   QR_TRY(LoadOptions how, load_options(options, &file));
+  warn_of(*how.k_codec);
   const std::string path = file.path;
   LoadedModel out;
   out.path = path;

@@ -39,7 +39,8 @@ std::shared_ptr<TierAnswer> SimRemote::ask(std::vector<Hash128> names) {
   if (!up()) return nullptr;
   ++told_.asked;
   const auto n_rounds = static_cast<int64_t>((names.size() + kAskAtOnce - 1) / kAskAtOnce);
-  questions_.push_back({std::make_shared<TierAnswer>(std::move(names)), now_ns(), due_ns(n_rounds * ask_ns_)});
+  questions_.push_back(
+      {std::make_shared<TierAnswer>(std::move(names)), now_ns(), due_ns(n_rounds * ask_ns_, now_ns())});
   return questions_.back().answer;
 }
 

@@ -6,22 +6,22 @@ namespace quire::sim {
 
 void TimedTier::bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) {
   Job job{read, begin, end, 0, 0};
-  begin_block(job);
+  begin_block(job, now_ns_);
   jobs_.push_back(job);
 }
 
-int64_t TimedTier::due_ns(int64_t usual_ns) {
+int64_t TimedTier::due_ns(int64_t usual_ns, int64_t since_ns) {
   const int64_t took_ns = rng_.between(usual_ns, 2 * usual_ns);
-  int64_t due_ns = now_ns_ + took_ns;
-  if (one_in(speed_.one_fault_in)) due_ns = now_ns_ + 50 * took_ns;
+  int64_t due_ns = since_ns + took_ns;
+  if (one_in(speed_.one_fault_in)) due_ns = since_ns + 50 * took_ns;
   if (!one_in(speed_.one_fault_in)) return due_ns;
   ++counts_.stalled;
   return kNever;
 }
 
-void TimedTier::begin_block(Job& job) {
-  job.since_ns = now_ns_;
-  job.due_ns = due_ns(speed_.read_ns);
+void TimedTier::begin_block(Job& job, int64_t since_ns) {
+  job.since_ns = since_ns;
+  job.due_ns = due_ns(speed_.read_ns, since_ns);
 }
 
 void TimedTier::bring_block(Job& job) {
@@ -45,9 +45,10 @@ void TimedTier::tell_time(int64_t now_ns) {
   bool any = take_time();
   for (Job& job : jobs_) {
     while (!job.read->abandoned() && job.next < job.end && job.due_ns <= now_ns) {
+      const int64_t came_ns = job.due_ns;
       bring_block(job);
       any = true;
-      if (job.next < job.end) begin_block(job);
+      if (job.next < job.end) begin_block(job, came_ns);
     }
   }
   std::erase_if(jobs_, [this](const Job& job) {

@@ -50,8 +50,8 @@ class TimedTier : public Tier {
   virtual bool take_time() = 0;
 
   bool one_in(int64_t n) { return n > 0 && rng_.between(1, n) == 1; }
-  // When what begins now is due: up to twice as long as usual, by chance fifty times as long, or never.
-  int64_t due_ns(int64_t usual_ns);
+  // When what begins then is due: up to twice as long as usual, by chance fifty times as long, or never.
+  int64_t due_ns(int64_t usual_ns, int64_t since_ns);
   Rng& rng() { return rng_; }
   int one_fault_in() const { return speed_.one_fault_in; }
   int64_t now_ns() const { return now_ns_; }
@@ -63,7 +63,7 @@ class TimedTier : public Tier {
     size_t next = 0, end = 0;
     int64_t since_ns = 0, due_ns = 0;
   };
-  void begin_block(Job& job);
+  void begin_block(Job& job, int64_t since_ns);
   void bring_block(Job& job);
 
   Rng rng_;
