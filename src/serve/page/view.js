@@ -187,20 +187,25 @@ export function show(c = shown) {
 const isAtEnd = (log) => log.scrollHeight - log.scrollTop - log.clientHeight < kNearEnd;
 
 let waiting = false;
+let drawingMs = 0;  // what the last frame took
 
-// Message `at` of conversation `c` grew: drawn with the next frame.
+// Message `at` of conversation `c` grew: drawn with the next frame. A long answer takes long to draw, and is drawn as
+// much more rarely: three quarters of the time are left to all else.
 export function grew(c, at) {
   if (c !== shown || waiting) return;
   waiting = true;
-  requestAnimationFrame(() => {
+  const draw = () => {
     waiting = false;
     const article = articles.get(at);
     if (c !== shown || !article?.isConnected || answers.runningAt(c) !== at) return;
     const log = $('log');
     const atEnd = isAtEnd(log);
+    const begin = performance.now();
     fillAnswer(article, c.messages[at], true);
     if (atEnd) log.scrollTop = log.scrollHeight;
-  });
+    drawingMs = performance.now() - begin;
+  };
+  setTimeout(() => requestAnimationFrame(draw), 3 * drawingMs);
 }
 
 // After versions were switched: the same button of the message that is there now.
