@@ -291,7 +291,7 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   const bool shut = is_begun || closes_reasoning(env.reasoning.kind, prompt.text);
   job.thinks_over = shut;
   // Command R's answer has marks of its own, also where it does not think.
-  const bool marked = env.reasoning.kind == ReasoningForm::Kind::command && !is_begun;
+  const bool marked = !response_marks(env.reasoning.kind).open.empty() && !is_begun;
   if (job.thinks_open || marked || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
   if (!is_begun && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;

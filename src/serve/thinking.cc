@@ -21,7 +21,7 @@ Token control_token(const Tokenizer& tokenizer, std::string_view text) {
 
 // Of an opening mark, of which a word may follow the token: <|channel>thought.
 Token opening_token(const Tokenizer& tokenizer, std::string_view mark) {
-  return control_token(tokenizer, mark.substr(0, mark.find('>') + 1));
+  return control_token(tokenizer, mark.substr(0, mark.find_first_of(">]") + 1));
 }
 
 }  // namespace

@@ -9,13 +9,26 @@ namespace {
 
 using Kind = ReasoningForm::Kind;
 
-constexpr ReasoningMarks kThink{"<think>", "</think>"}, kCommand{"<|START_THINKING|>", "<|END_THINKING|>"},
-    kGemma{"<|channel>thought", "<channel|>"};
+struct Marked {
+  Kind kind;
+  ReasoningMarks marks;
+};
+// In the order in which they are looked for. No mark has its first byte again.
+constexpr std::array<Marked, 8> kMarked{{{Kind::command, {"<|START_THINKING|>", "<|END_THINKING|>"}},
+                                         {Kind::command_text, {"<|START_THINKING|>", "<|END_THINKING|>"}},
+                                         {Kind::gemma, {"<|channel>thought", "<channel|>"}},
+                                         {Kind::seed, {"<seed:think>", "</seed:think>"}},
+                                         {Kind::minimax, {"<mm:think>", "</mm:think>"}},
+                                         {Kind::mistral, {"[THINK]", "[/THINK]"}},
+                                         {Kind::apriel, {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"}},
+                                         {Kind::think, {"<think>", "</think>"}}}};
+constexpr ReasoningMarks kResponse{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, kText{"<|START_TEXT|>", "<|END_TEXT|>"};
 constexpr std::string_view kGemmaToken = "<|channel>";  // of the opening mark
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
 constexpr size_t kHeaderBytes = 2048;
+constexpr std::string_view kTo = " to=";  // an answer may begin so: its prompt ends within the header
 constexpr std::string_view kToFunction = "to=functions.";
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -23,39 +36,43 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; 
 }  // namespace
 
 ReasoningMarks reasoning_marks(Kind kind) {
-  switch (kind) {
-    case Kind::think: return kThink;
-    case Kind::command: return kCommand;
-    case Kind::gemma: return kGemma;
-    case Kind::none:
-    case Kind::channels: break;
-  }
-  return {};
+  const auto* const found =
+      std::find_if(kMarked.begin(), kMarked.end(), [&](const Marked& m) { return m.kind == kind; });
+  return found != kMarked.end() ? found->marks : ReasoningMarks{};
+}
+
+ReasoningMarks response_marks(Kind kind) {
+  if (kind == Kind::command) return kResponse;
+  return kind == Kind::command_text ? kText : ReasoningMarks{};
 }
 
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template) {
   const TokenizerSpec& spec = tokenizer.spec();
-  // The marks of <think>, of Command R, of channels, of Gemma: how many are tokens, and control tokens.
-  const std::array<std::array<std::string_view, 2>, 4> marks{{{kThink.open, kThink.close},
-                                                              {kCommand.open, kCommand.close},
-                                                              {kChannel, kMessage},
-                                                              {kGemmaToken, kGemma.close}}};
-  std::array<int, 4> n{}, n_control{};
+  // Of each kind, then of channels: how many of its marks are tokens, and control tokens.
+  std::array<int, kMarked.size() + 1> n{}, n_control{};
+  const auto count = [&](size_t i, size_t at, std::string_view open, std::string_view close) {
+    if (spec.tokens[i] != open && spec.tokens[i] != close) return;
+    ++n[at];
+    if (i < spec.types.size() && spec.types[i] == TokenType::control) ++n_control[at];
+  };
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    for (size_t m = 0; m < marks.size(); ++m) {
-      if (std::find(marks[m].begin(), marks[m].end(), spec.tokens[i]) == marks[m].end()) continue;
-      ++n[m];
-      if (i < spec.types.size() && spec.types[i] == TokenType::control) ++n_control[m];
+    for (size_t k = 0; k < kMarked.size(); ++k) {
+      const auto& [kind, marks] = kMarked[k];
+      count(i, k, kind == Kind::gemma ? kGemmaToken : marks.open, marks.close);
     }
+    count(i, kMarked.size(), kChannel, kMessage);
   }
-  if (n[2] == 2) return {Kind::channels, n_control[2] > 0};
+  if (n.back() == 2) return {Kind::channels, n_control.back() > 0};
   const auto in_template = [&](const ReasoningMarks& m) {
     return chat_template.find(m.open) != std::string_view::npos &&
            chat_template.find(m.close) != std::string_view::npos;
   };
-  if (n[1] == 2 || in_template(kCommand)) return {Kind::command, n_control[1] > 0};
-  if (n[3] == 2 || in_template(kGemma)) return {Kind::gemma, n_control[3] > 0};
-  if (n[0] == 2 || in_template(kThink)) return {Kind::think, n_control[0] > 0};
+  for (size_t k = 0; k < kMarked.size(); ++k) {
+    const auto& [kind, marks] = kMarked[k];
+    if (n[k] < 2 && !in_template(marks)) continue;
+    const bool text = kind == Kind::command && in_template(kText) && !in_template(kResponse);
+    return {text ? Kind::command_text : kind, n_control[k] > 0};
+  }
   return {};
 }
 
@@ -72,9 +89,11 @@ bool closes_reasoning(Kind kind, std::string_view prompt) {
 std::string_view answer_lead(Kind kind, std::string_view prompt) {
   if (kind == Kind::channels) return "<|channel|>final<|message|>";
   const bool opens = opens_reasoning(kind, prompt);
-  if (kind == Kind::command) return opens ? "<|END_THINKING|><|START_RESPONSE|>" : kResponse;
-  if (kind == Kind::gemma) return opens ? kGemma.close : "";
-  return opens ? "\n</think>\n\n" : "";
+  if (kind == Kind::command) return opens ? "<|END_THINKING|><|START_RESPONSE|>" : kResponse.open;
+  if (kind == Kind::command_text) return opens ? "<|END_THINKING|><|START_TEXT|>" : kText.open;
+  if (!opens) return "";
+  if (kind == Kind::think) return "\n</think>\n\n";
+  return kind == Kind::apriel ? "\n[BEGIN FINAL RESPONSE]\n" : reasoning_marks(kind).close;
 }
 
 ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
@@ -85,24 +104,28 @@ ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
       calls_(calls) {}
 
 bool ReasoningSplitter::may_be_mark(std::string_view text) const {
+  if (kind_ == Kind::channels && at_ == At::start && kTo.starts_with(text)) return true;
   if (kind_ == Kind::channels)
     return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
-  const ReasoningMarks marks = reasoning_marks(kind_);
-  if ((at_ == At::start && marks.open.starts_with(text)) || (at_ == At::inside && marks.close.starts_with(text)))
-    return true;
-  return kind_ == Kind::command && at_ != At::inside && (kResponse.starts_with(text) || kResponseEnd.starts_with(text));
+  const auto begins = [&](std::string_view mark) { return mark.starts_with(text); };
+  const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
+  if ((opens() && begins(marks.open)) || (closes() && begins(marks.close))) return true;
+  return at_ != At::inside && (begins(said.open) || begins(said.close));
 }
 
 bool ReasoningSplitter::is_mark(std::string_view text) const {
-  if (text == (at_ == At::start ? reasoning_marks(kind_).open : reasoning_marks(kind_).close)) return at_ <= At::inside;
-  return kind_ == Kind::command && at_ != At::inside && (text == kResponse || text == kResponseEnd);
+  if (kind_ == Kind::channels)
+    return text == kTo || std::find(kChannelMarks.begin(), kChannelMarks.end(), text) != kChannelMarks.end();
+  const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
+  if ((opens() && text == marks.open) || (closes() && text == marks.close)) return true;
+  return at_ != At::inside && (text == said.open || text == said.close);
 }
 
 void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
   for (const char c : text) take(c, out);
 }
 
-// Every mark begins with '<' and has no other, so what was held is given up as a whole.
+// No mark has its first byte again, so what was held is given up as a whole.
 void ReasoningSplitter::take(char c, AnswerParts& out) {
   held_ += c;
   if (!may_be_mark(held_)) {
@@ -115,10 +138,7 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
     held_.clear();
     return on_text({&c, 1}, out);
   }
-  const bool whole = kind_ == Kind::channels
-                         ? std::find(kChannelMarks.begin(), kChannelMarks.end(), held_) != kChannelMarks.end()
-                         : is_mark(held_);
-  if (!whole) return;
+  if (!is_mark(held_)) return;
   const std::string mark = std::move(held_);
   held_.clear();
   on_mark(mark, out);
@@ -127,15 +147,15 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
 void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   spaces_.clear();
   said_ = false;
-  if (mark == kResponse || mark == kResponseEnd) {
+  if (mark == response_marks(kind_).open || mark == response_marks(kind_).close) {
     at_ = At::content;
   } else if (kind_ != Kind::channels) {
-    at_ = at_ == At::start ? At::inside : At::after;
+    at_ = mark == reasoning_marks(kind_).open ? At::inside : At::after;
   } else if (mark == kMessage) {
     end_header(out);
   } else {
     if (mark != kChannel || at_ != At::header) header_.clear();  // who it is to may stand before its channel
-    if (mark == kChannel) header_ += mark;
+    if (mark == kChannel || mark == kTo) header_ += mark;
     at_ = At::header;
   }
 }
@@ -172,6 +192,8 @@ void ReasoningSplitter::on_text(std::string_view text, AnswerParts& out) {
     }
     if (at_ != At::inside) at_ = At::content;
     const PartKind kind = at_ == At::inside ? PartKind::reasoning : PartKind::text;
+    if (at_ == At::inside && !said_ && thought_) spaces_ = '\n';
+    thought_ = thought_ || at_ == At::inside;
     out.add(kind, spaces_);
     out.add(kind, {&c, 1});
     spaces_.clear();

@@ -1,6 +1,7 @@
-// What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in Gemma 4's words
-// (<|channel>thought…<channel|>) or Command R's
-// (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>), or channels as gpt-oss writes them
+// What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in the words of
+// Seed-OSS, MiniMax M3, Mistral ([THINK]…[/THINK]), Apriel, Gemma 4 (<|channel>thought…<channel|>, also later in an
+// answer) or Command R (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>, in later models
+// <|START_TEXT|>…<|END_TEXT|>), or channels as gpt-oss writes them
 // (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
 // comes out, joined, does not depend on how the text was cut.
 #pragma once
@@ -14,7 +15,7 @@
 namespace quire {
 
 struct ReasoningForm {
-  enum class Kind : uint8_t { none, think, channels, command, gemma };
+  enum class Kind : uint8_t { none, think, channels, command, gemma, command_text, seed, minimax, mistral, apriel };
   Kind kind = Kind::none;
   bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
 };
@@ -24,10 +25,10 @@ struct ReasoningMarks {
 };
 ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
 
-// What Command R puts around what it says to the user.
-inline constexpr std::string_view kResponse = "<|START_RESPONSE|>", kResponseEnd = "<|END_RESPONSE|>";
+// What Command R's models put around what they say to the user; both empty for others.
+ReasoningMarks response_marks(ReasoningForm::Kind kind);
 
-// By the marks in the vocabulary, or, of <think> and Command R's, in the chat template that a model is asked with.
+// By the marks in the vocabulary, or, but for channels, in the chat template that a model is asked with.
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template);
 
 // A pattern for text of a channel's message: whoever reads it takes these for marks, whichever tokens spell them.
@@ -43,16 +44,19 @@ class ReasoningSplitter {
   ReasoningSplitter(ReasoningForm::Kind kind, bool inside, bool calls = false);
 
   // Appends what is certain, as reasoning and text. White space around the reasoning, and between it and the text, is
-  // dropped.
+  // dropped; a line ends between two thoughts.
   void push(std::string_view text, AnswerParts& out);
   // No text follows: what may have been the beginning of a mark is text.
   void finish(AnswerParts& out);
   // What came last belongs to the reasoning, or to the marks around it.
   bool thinking() const { return at_ != At::content && at_ != At::start; }
+  bool inside() const { return at_ == At::inside; }  // no mark has ended the thoughts
 
  private:
   enum class At : uint8_t { start, inside, after, header, content };
   void take(char c, AnswerParts& out);
+  bool opens() const { return at_ == At::start || (kind_ == ReasoningForm::Kind::gemma && at_ != At::inside); }
+  bool closes() const { return at_ == At::inside || (kind_ == ReasoningForm::Kind::gemma && at_ != At::start); }
   bool may_be_mark(std::string_view text) const;
   bool is_mark(std::string_view text) const;
   void on_mark(std::string_view mark, AnswerParts& out);
@@ -62,7 +66,8 @@ class ReasoningSplitter {
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;
   bool calls_ = false;
-  bool said_ = false;   // something of the part that is running
+  bool said_ = false;  // something of the part that is running
+  bool thought_ = false;
   std::string held_;    // may become a mark
   std::string spaces_;  // white space that may be the last of the reasoning
   std::string header_;  // of a channel's message, its first bytes

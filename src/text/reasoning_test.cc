@@ -57,10 +57,23 @@ TEST(ReasoningSplitter, TakesCommandRsMarksApart) {
 
 TEST(ReasoningSplitter, TakesGemmasMarksApart) {
   expect_parts(Kind::gemma, false, "<|channel>thought\nI <look>.\n<channel|>Yes.", {"I <look>.", "Yes."});
-  expect_parts(Kind::gemma, false, "<|channel>thought\n<channel|>Yes, <|channel>thought.",
-               {"", "Yes, <|channel>thought."});
+  expect_parts(Kind::gemma, false, "<|channel>thought\n<channel|>Yes,<|channel>thought\nA.<channel|> no.",
+               {"A.", "Yes,no."});
+  expect_parts(Kind::gemma, false, "<|channel>thought\nA.<channel|>Yes<|channel>thought\n B. <channel|><channel|>",
+               {"A.\nB.", "Yes"});
+  expect_parts(Kind::gemma, false, "<channel|>Yes <|channel>no.", {"", "<channel|>Yes <|channel>no."});
   expect_parts(Kind::gemma, true, "I look.<channel|>\nYes.", {"I look.", "Yes."});
   expect_parts(Kind::gemma, false, "<|channel>other", {"", "<|channel>other"});
+}
+
+TEST(ReasoningSplitter, TakesOtherMarksApart) {
+  expect_parts(Kind::command_text, true, "I look.<|END_THINKING|>\n<|START_TEXT|>Yes.<|END_TEXT|>",
+               {"I look.", "Yes."});
+  expect_parts(Kind::command_text, false, "<|START_RESPONSE|>Yes", {"", "<|START_RESPONSE|>Yes"});
+  expect_parts(Kind::seed, false, "<seed:think>A <b>.</seed:think>\n<seed:think>", {"A <b>.", "<seed:think>"});
+  expect_parts(Kind::minimax, false, "<mm:think>A.</mm:think>B.", {"A.", "B."});
+  expect_parts(Kind::mistral, false, "[THINK]A [0] [/THIN.[/THINK]B [/THINK]", {"A [0] [/THIN.", "B [/THINK]"});
+  expect_parts(Kind::apriel, true, "A [BEGIN] .\n[BEGIN FINAL RESPONSE]\nB.", {"A [BEGIN] .", "B."});
 }
 
 TEST(ReasoningSplitter, TakesChannelsApart) {
@@ -70,6 +83,11 @@ TEST(ReasoningSplitter, TakesChannelsApart) {
                {"The user <asks>.", " It is 4."});
   expect_parts(Kind::channels, false, "<|start|>assistant<|message|>plain", {"", "plain"});
   expect_parts(Kind::channels, false, "just text", {"", "just text"});
+  expect_parts(Kind::channels, false, " to the user", {"", " to the user"});
+  expect_parts(Kind::channels, false, " to=python<|channel|>commentary<|message|>1 + 1<|call|>", {"1 + 1", ""});
+  expect_parts(Kind::channels, false,
+               "<|channel|>analysis<|message|>A.<|end|><|start|>assistant<|channel|>analysis<|message|> B. ",
+               {"A.\nB.", ""});
 }
 
 TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
@@ -90,13 +108,19 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
                                                  "<|START_RESPONSE|>",
                                                  "<|END_RESPONSE|>",
                                                  "<|channel>thought",
-                                                 "<channel|>"};
+                                                 "<channel|>",
+                                                 "<|START_TEXT|>",
+                                                 "[THINK]",
+                                                 "[/THINK]",
+                                                 " to=",
+                                                 "["};
   Rng rng(1);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     const int64_t n = rng.between(0, 14);
-    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, 17))];
-    for (const Kind kind : {Kind::think, Kind::command, Kind::gemma, Kind::channels}) {
+    for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, std::ssize(kPieces) - 1))];
+    for (const Kind kind :
+         {Kind::think, Kind::command, Kind::gemma, Kind::channels, Kind::command_text, Kind::mistral}) {
       const bool inside = kind != Kind::channels && rng.between(0, 1) == 1;
       const Parts whole = split(kind, inside, text, text.size() + 1);
       const auto cut = static_cast<size_t>(rng.between(1, 7));
@@ -118,6 +142,13 @@ TEST(ReasoningForm, IsFoundInTheTemplateWhereTheVocabularyHasNoMarks) {
   EXPECT_EQ(find_reasoning_form(*tokenizer, "").kind, Kind::none);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "{# <think> #}").kind, Kind::none) << "one mark alone";
   EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ '<think></think>' }}").kind, Kind::think);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "<seed:think></seed:think>").kind, Kind::seed);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "<mm:think></mm:think>").kind, Kind::minimax);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "[THINK][/THINK]").kind, Kind::mistral);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "Here are my reasoning steps:[BEGIN FINAL RESPONSE]").kind, Kind::apriel);
+  const std::string command = "<|START_THINKING|><|END_THINKING|>";
+  EXPECT_EQ(find_reasoning_form(*tokenizer, command + "<|START_TEXT|><|END_TEXT|>").kind, Kind::command_text);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, command).kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|START_THINKING|><|END_THINKING|>").kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|channel>thought\n<channel|>").kind, Kind::gemma);
 }
@@ -137,6 +168,10 @@ TEST(ReasoningForm, AnAnswerThatIsBegunStandsBehindItsMarks) {
   EXPECT_EQ(answer_lead(Kind::command, "<|START_THINKING|><|END_THINKING|>"), "<|START_RESPONSE|>");
   EXPECT_EQ(answer_lead(Kind::gemma, "<|channel>thought\n"), "<channel|>");
   EXPECT_EQ(answer_lead(Kind::gemma, "<|turn>model\n"), "");
+  EXPECT_EQ(answer_lead(Kind::command_text, "<|START_THINKING|>"), "<|END_THINKING|><|START_TEXT|>");
+  EXPECT_EQ(answer_lead(Kind::mistral, "[THINK]"), "[/THINK]");
+  EXPECT_EQ(answer_lead(Kind::mistral, "[/INST]"), "");
+  EXPECT_EQ(answer_lead(Kind::think, "<think>\n"), "\n</think>\n\n");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ using Part = GrammarComposer::Part;
 
 constexpr std::array<std::string_view, 8> kNotations{"json_object", "json_schema", "regex", "choice",
                                                      "gbnf",        "ebnf",        "lark",  "structural_tag"};
-constexpr std::array<std::string_view, 5> kReasonings{"none", "think", "channels", "command", "gemma"};
+constexpr std::array<std::string_view, 10> kReasonings{"none",         "think", "channels", "command", "gemma",
+                                                       "command_text", "seed",  "minimax",  "mistral", "apriel"};
 constexpr std::string_view kOpen = " open", kOver = " over";
 
 constexpr std::string_view kSpace = "[ \\t\\r\\n]{0,16}";  // around reasoning, where models write a line or two
@@ -80,8 +81,8 @@ Result<Part> behind_thoughts(GrammarComposer& c, ReasoningMarks marks, bool open
 }
 
 // As Command R marks what it says to the user; it may leave the marks out.
-Part in_response(GrammarComposer& c, Part answer) {
-  const Part all[] = {c.repeat(c.literal(kResponse), 0, 1), answer, c.repeat(c.literal(kResponseEnd), 0, 1)};
+Part in_response(GrammarComposer& c, ReasoningMarks marks, Part answer) {
+  const Part all[] = {c.repeat(c.literal(marks.open), 0, 1), answer, c.repeat(c.literal(marks.close), 0, 1)};
   return c.sequence(all);
 }
 
@@ -158,7 +159,8 @@ Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, const 
   const Kind kind = source.reasoning;
   if (kind == Kind::channels) return behind_channels(composer, answer);
   if (kind == Kind::none) return answer;
-  if (kind == Kind::command) answer = in_response(composer, answer);
+  if (const ReasoningMarks said = response_marks(kind); !said.open.empty())
+    answer = in_response(composer, said, answer);
   if (source.reasoning_over) return answer;
   return behind_thoughts(composer, reasoning_marks(kind), source.reasoning_open, answer);
 }
