@@ -217,6 +217,8 @@ std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat
   out.or_document = or_document && !tools.required;
   const bool obeys = tools.required || or_document || std::ranges::any_of(tools.sources, &Tools::Source::strict);
   out.bare = format.told && !obeys;
+  const auto holds_input = [](const Tools::Source& source) { return source.input.has_value(); };
+  out.in_thoughts = !obeys && std::ranges::none_of(tools.sources, holds_input);
   if (form.marked()) {
     out.kinds.resize(out.names.size());
     for (const Json& tool : *tools.list.as_array()) {

@@ -49,8 +49,8 @@ ApiResult<void> choose_tools(std::vector<std::string> names, std::string_view pa
 ApiResult<void> check_tools(const Tools& tools, const ServeEnv& env);
 
 // By which the answer's calls are read; `or_document`: it may be a document that the request describes instead. Of a
-// model that was told its tools, calls without marks count too, where nothing has to be obeyed. REQUIRES tools.given()
-// and a form.
+// model that was told its tools, calls without marks count too, where nothing has to be obeyed, and there of any model
+// calls with which thoughts end. REQUIRES tools.given() and a form.
 std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat& format, bool or_document);
 
 // A call of an earlier turn: {"id","type":"function","function":{"name","arguments"}}, arguments being JSON text. One

@@ -4,10 +4,13 @@ namespace quire {
 
 void AnswerParser::pass_on(AnswerParts& out) {
   for (const AnswerPart& part : split_) {
-    if (part.kind == PartKind::text)
-      calls_.push(part.text, out);
-    else if (!calls_.over())
-      out.add(part.kind, part.text);
+    if (calls_.over()) break;
+    if (part.kind == PartKind::reasoning) {
+      thought_calls_.push(part.text, out);
+      continue;
+    }
+    thought_calls_.give_up(out);
+    calls_.push(part.text, out);
   }
   split_.clear();
 }
@@ -20,6 +23,8 @@ void AnswerParser::push(std::string_view text, AnswerParts& out) {
 void AnswerParser::finish(AnswerParts& out) {
   splitter_.finish(split_);
   pass_on(out);
+  if (splitter_.inside()) calls_.push(thought_calls_.take_calls(), out);
+  thought_calls_.give_up(out);
   calls_.finish(out);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "text/parse/call_parser.h"
+#include "text/parse/thought_calls.h"
 #include "text/reasoning.h"
 
 namespace quire {
@@ -14,6 +15,7 @@ class AnswerParser {
   // `rules` null: no calls.
   AnswerParser(ReasoningForm::Kind reasoning, bool reasoning_open, std::shared_ptr<const CallRules> rules)
       : splitter_(reasoning, reasoning_open, rules != nullptr && rules->form != nullptr && rules->form->channels),
+        thought_calls_(rules),
         calls_(std::move(rules)) {}
 
   // Appends what is certain.
@@ -27,6 +29,7 @@ class AnswerParser {
   void pass_on(AnswerParts& out);
 
   ReasoningSplitter splitter_;
+  ThoughtCalls thought_calls_;
   CallParser calls_;
   AnswerParts split_;
 };

@@ -34,12 +34,6 @@ Json any_object() { return Json::Object{{"type", "object"}}; }
 
 std::string value_end(const CallForm& form) { return (form.padded ? "\n" : "") + std::string(form.value_end); }
 
-// Text up to the mark that ends it, in front of which the line end may lack.
-Json any_text(const CallForm& form) {
-  return Json::Object{
-      {"type", "tag"}, {"begin", ""}, {"content", Json::Object{{"type", "any_text"}}}, {"end", form.value_end}};
-}
-
 std::string in_pattern(std::string_view text) {
   constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}/-)";
   std::string out;
@@ -48,6 +42,24 @@ std::string in_pattern(std::string_view text) {
     out += c;
   }
   return out;
+}
+
+// In front of a pattern of text that stands between marks: what would be read otherwise.
+std::string unlike_marks(const CallForm& form) {
+  const std::string wrap = form.wrap_begin.empty() ? "" : "(?!" + in_pattern(form.wrap_begin) + ")";
+  return wrap + "(?![\\s\\S]*" + in_pattern(form.value_end) + ")";
+}
+
+// Text up to the mark that ends it, in front of which the line end may lack.
+Json any_text(const CallForm& form) {
+  const auto until = [](std::string_view begin, const std::string& end) {
+    return Json::Object{
+        {"type", "tag"}, {"begin", begin}, {"content", Json::Object{{"type", "any_text"}}}, {"end", end}};
+  };
+  const std::string end(form.value_end);
+  if (form.wrap_begin.empty()) return until("", end);
+  return one_of({sequence({regex(unlike_marks(form) + "[\\s\\S]*"), text(end)}),
+                 until(form.wrap_begin, std::string(form.wrap_end) + end)});
 }
 
 // Python's literals, and JSON's. White space is bounded; half a pair of surrogates is no character.
@@ -182,8 +194,7 @@ class Obeying {
     const std::string at = "#/properties/" + key;
     if (key.empty() || key.find(form_.key_end[0]) != std::string::npos || key.find('\n') != std::string::npos)
       return fail(Code::unsupported, at + ": no name that this model's marks can hold");
-    Json::Array parts{
-        text(std::string(form_.key_begin) + key + std::string(form_.key_end) + (form_.padded ? "\n" : ""))};
+    Json::Array parts{text(std::string(form_.key_begin) + key)};
     const ValueKinds kinds = kinds_of(schema, root_);
     const Json* values = schema.find("enum");
     const Json* value = schema.find("const");
@@ -191,14 +202,24 @@ class Obeying {
       QR_TRY(Json ways, listed(at, kinds, values, value));
       parts.push_back(std::move(ways));
     } else if ((kinds & kStringKind) == 0) {
-      parts.push_back(json_schema(with_definitions(schema)));
-      parts.push_back(text(value_end(form_)));
+      parts.push_back(json_value(schema));
     } else {
       QR_TRY(Json string, kinds == kStringKind ? plain_string(at, schema) : mixed(at, schema));
-      parts.push_back(std::move(string));
+      string = sequence({text(key_end(true)), std::move(string)});
+      const bool either = kinds != kStringKind && !form_.json_key_end.empty();
+      parts.push_back(either ? one_of({std::move(string), json_value(schema)}) : std::move(string));
     }
     parts.push_back(text("\n"));
     return sequence(std::move(parts));
+  }
+
+  // Behind the key, and up to the value.
+  std::string key_end(bool of_string) const {
+    const bool json = !of_string && !form_.json_key_end.empty();
+    return std::string(json ? form_.json_key_end : form_.key_end) + (form_.padded ? "\n" : "");
+  }
+  Json json_value(const Json& schema) const {
+    return sequence({text(key_end(false)), json_schema(with_definitions(schema)), text(value_end(form_))});
   }
 
   // A part of the schema, with what its references point to.
@@ -217,9 +238,11 @@ class Obeying {
     for (const Json& one : *list) {
       const std::string written = one.as_string() != nullptr ? *one.as_string() : one.dump();
       const auto read = Json::parse(json_of_value(kinds, written));
-      if (!read || *read != one || written.find(form_.value_end) != std::string::npos)
+      const bool told = !form_.json_key_end.empty() || (read && *read == one);  // by the mark, or as it reads
+      const bool wrapped = !form_.wrap_begin.empty() && written.starts_with(form_.wrap_begin);
+      if (!told || wrapped || written.find(form_.value_end) != std::string::npos)
         return cannot(at, value != nullptr ? "const" : "enum");
-      ways.push_back(text(written + value_end(form_)));
+      ways.push_back(text(key_end(one.as_string() != nullptr) + written + value_end(form_)));
     }
     return one_of(std::move(ways));
   }
@@ -238,8 +261,7 @@ class Obeying {
     const auto bound = [](const Json* n, std::string otherwise) {
       return n != nullptr ? std::to_string(static_cast<int64_t>(n->number())) : std::move(otherwise);
     };
-    std::string pattern =
-        "(?![\\s\\S]*" + in_pattern(form_.value_end) + ")[\\s\\S]{" + bound(min, "0") + "," + bound(max, "") + "}";
+    std::string pattern = unlike_marks(form_) + "[\\s\\S]{" + bound(min, "0") + "," + bound(max, "") + "}";
     return sequence({regex(std::move(pattern)), text(value_end(form_))});
   }
 
@@ -269,12 +291,14 @@ class Obeying {
 Json any_arguments(const CallForm& form) {
   if (form.keywords) return Json::Object{{"type", "grammar"}, {"grammar", kAnyKeywords}};
   if (!form.marked()) return object_schema(form, any_object());
-  Json one = Json::Object{{"type", "tag"},
-                          {"begin", form.key_begin},
-                          {"content", sequence({regex(any_key(form)), text(form.key_end)})},
-                          {"end", form.padded ? "\n" : ""}};
-  Json both = Json::Object{
-      {"type", "tag"}, {"begin", ""}, {"content", sequence({std::move(one), any_text(form)})}, {"end", "\n"}};
+  Json value = sequence({text(std::string(form.key_end) + (form.padded ? "\n" : "")), any_text(form)});
+  if (!form.json_key_end.empty())
+    value = one_of(
+        {std::move(value), sequence({text(form.json_key_end), json_schema(Json::Object{}), text(value_end(form))})});
+  Json both = Json::Object{{"type", "tag"},
+                           {"begin", form.key_begin},
+                           {"content", sequence({regex(any_key(form)), std::move(value)})},
+                           {"end", "\n"}};
   return Json::Object{{"type", "tags_with_separator"}, {"tags", Json::Array{std::move(both)}}, {"separator", ""}};
 }
 
@@ -286,8 +310,7 @@ Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
 // The text itself where it stands between marks, which it does not hold.
 static Json between_marks(const CallForm& form, const std::string& pattern) {
   const std::string begin = std::string(form.key_begin) + std::string(kInputName) + std::string(form.key_end);
-  return sequence({text(begin + (form.padded ? "\n" : "")),
-                   regex("(?![\\s\\S]*" + in_pattern(form.value_end) + ")(?:" + pattern + ")"),
+  return sequence({text(begin + (form.padded ? "\n" : "")), regex(unlike_marks(form) + "(?:" + pattern + ")"),
                    text(value_end(form) + "\n")});
 }
 

@@ -19,13 +19,16 @@ namespace quire {
 struct CallForm {
   std::string_view trigger{};  // of `lead`, what it begins with; empty: nothing comes before calls
   std::string_view lead{}, between{}, tail{};
+  std::string_view short_lead{};  // what some models write instead of `lead`
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
   std::string_view id_mark{};      // between the name and what else stands before name_end; in objects: the id's key
   std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end
   std::string_view id_pattern{};   // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
-  std::string_view string_mark{};  // at both ends of a string; calls are quoted calls then
+  std::string_view json_key_end{};            // instead of key_end where the value is JSON, which otherwise is a string
+  std::string_view wrap_begin{}, wrap_end{};  // that a model may put around a value, inside key_end and value_end
+  std::string_view string_mark{};             // at both ends of a string; calls are quoted calls then
   std::string_view prompt_mark{};  // tells the family where a prompt that shows tools holds it and not `trigger`
   bool padded = false;             // a line end stands before and behind each value
   bool keywords = false;           // calls are keyword calls

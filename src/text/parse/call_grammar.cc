@@ -96,13 +96,18 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
   // Where a call has marks of its own, the next one begins like the first, behind text that may be none.
   const bool own_marks = !form.tail.empty() && form.between.starts_with(form.tail) &&
                          form.between.find(form.trigger) != std::string_view::npos;
-  const std::string_view behind_trigger = form.lead.substr(form.trigger.size());
-  Json content = sequence({text(behind_trigger), call_list(form, tools, only_one || own_marks)});
-  Json tag =
-      Json::Object{{"type", "tag"}, {"begin", form.trigger}, {"content", std::move(content)}, {"end", form.tail}};
+  Json::Array triggers, tags;
+  const auto begin = [&](std::string_view trigger, std::string_view behind) {
+    Json content = sequence({text(behind), call_list(form, tools, only_one || own_marks)});
+    tags.push_back(
+        Json::Object{{"type", "tag"}, {"begin", trigger}, {"content", std::move(content)}, {"end", form.tail}});
+    triggers.push_back(Json(trigger));
+  };
+  begin(form.trigger, form.lead.substr(form.trigger.size()));
+  if (!form.short_lead.empty()) begin(form.short_lead, "");
   return Json::Object{{"type", "triggered_tags"},
-                      {"triggers", Json::Array{Json(form.trigger)}},
-                      {"tags", Json::Array{std::move(tag)}},
+                      {"triggers", std::move(triggers)},
+                      {"tags", std::move(tags)},
                       {"stop_after_first", only_one}};
 }
 

@@ -22,6 +22,7 @@ struct CallRules {
   bool or_document = false;            // an answer is calls or a document, which may look like one: see CallItem
   std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for marked calls
   bool bare = false;                   // an answer may be calls without marks (bare_calls.h); of objects
+  bool in_thoughts = false;            // thoughts may end an answer with calls (thought_calls.h), which nothing holds
 };
 
 // Beside a document, where no mark tells calls from it, a call is what the grammar of calls lets through

@@ -1,6 +1,5 @@
 #include "text/parse/call_parser.h"
 
-#include <array>
 #include <utility>
 
 namespace quire {
@@ -14,8 +13,9 @@ CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::mov
     at_ = At::start;
     return;
   }
-  const std::array<std::string, 1> trigger{std::string(form.trigger)};
-  auto compiled = StopStrings::compile(trigger);
+  std::vector<std::string> triggers{std::string(form.trigger)};
+  if (!form.short_lead.empty()) triggers.emplace_back(form.short_lead);
+  auto compiled = StopStrings::compile(triggers);
   QR_CHECK(compiled.has_value());
   trigger_ = std::make_shared<const StopStrings>(std::move(*compiled));
   if (!rules_->bare) return;
@@ -90,9 +90,10 @@ void CallParser::take_text(char c, AnswerParts& out) {
   state_ = trigger_->step(state_, c);
   if (trigger_->match_bytes(state_) > 0) {
     state_ = 0;
+    const std::string_view short_lead = rules_->form->short_lead;
     matched_ = without_space(raw_);
     at_ = At::lead;
-    if (matched_ == lead_) begin_item();
+    if (matched_ == lead_ || (!short_lead.empty() && raw_ == short_lead)) begin_item();
     return;
   }
   const size_t n_free = raw_.size() - trigger_->held_bytes(state_);
@@ -149,7 +150,9 @@ void CallParser::give_up(AnswerParts& out) {
     return;
   }
   const char last = raw.back();
-  if (!told) {
+  if (told) {
+    behind_call_ = false;
+  } else {
     raw.pop_back();
     say(raw, out);
   }

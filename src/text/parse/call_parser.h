@@ -27,6 +27,13 @@ class CallParser {
   // Nothing more will come out.
   bool over() const { return at_ == At::over; }
   int n_calls() const { return n_calls_; }  // told so far
+  // Of what came, the last bytes that may be of a call or of the white space before it. REQUIRES that none was told, or
+  // that text came since.
+  size_t open_bytes() const { return spaces_.size() + raw_.size(); }
+  // If no text follows, the answer ends with calls, the last of them whole.
+  bool ends_whole() const {
+    return n_calls_ > 0 && (at_ == At::after || (at_ == At::text && behind_call_ && raw_.empty()));
+  }
 
  private:
   enum class At : uint8_t { bare, start, text, lead, item, after, over };

@@ -67,6 +67,12 @@ TEST(CallParser, ReadsCallsBetweenText) {
                "call: get\narguments: {\"x\": 1}\ncall: search\narguments: {}\n");
   expect_parts("mistral", "Hm[TOOL_CALLS]get[CALL_ID]abc[ARGS]{\"x\": 1}[TOOL_CALLS]get_weather[ARGS]{}",
                "text: Hm\ncall: get\narguments: {\"x\": 1}\ncall: get_weather\narguments: {}\n");
+  expect_parts("gigachat", "Hm<|function_call|>{\"name\": \"get\", \"arguments\": {\"x\": 1}}",
+               "text: Hm\ncall: get\narguments: {\"x\": 1}\n");
+  expect_parts("apriel",
+               "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"search\", \"arguments\": {\"x\": 1}}]"
+               "</tool_calls>Done",
+               "call: get\narguments: {}\ncall: search\narguments: {\"x\": 1}\ntext: Done\n");
   expect_parts("deepseek_v31",
                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"é\": \"｜\"}<｜tool▁call▁end｜>"
                "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
@@ -339,10 +345,12 @@ std::string marked(const CallForm& form, const std::string& name, const std::str
   std::string out = name + std::string(form.name_end);
   const std::string line = form.padded ? "\n" : "";
   const Json parsed = *Json::parse(arguments);
-  for (const auto& [key, value] : *parsed.as_object())
-    out += std::string(form.key_begin) + key + std::string(form.key_end) + line +
-           (value.as_string() != nullptr ? *value.as_string() : value.dump()) + line + std::string(form.value_end) +
-           "\n";
+  for (const auto& [key, value] : *parsed.as_object()) {
+    const bool is_string = value.as_string() != nullptr;
+    const bool says_json = !is_string && !form.json_key_end.empty();
+    out += std::string(form.key_begin) + key + std::string(says_json ? form.json_key_end : form.key_end) + line;
+    out += (is_string ? *value.as_string() : value.dump()) + line + std::string(form.value_end) + "\n";
+  }
   return out + std::string(form.call_end);
 }
 

@@ -40,7 +40,9 @@ MarkedArguments::MarkedArguments(const CallForm& form, const ArgumentKinds& kind
       kinds_(kinds),
       key_begin_(without_space(form.key_begin)),
       key_end_(without_space(form.key_end)),
-      call_end_(without_space(form.call_end)) {}
+      json_key_end_(without_space(form.json_key_end)),
+      call_end_(without_space(form.call_end)),
+      wrap_end_(std::string(form.wrap_end) + std::string(form.value_end)) {}
 
 MarkedArguments::Step MarkedArguments::push(char c, std::string& json) {
   switch (at_) {
@@ -81,20 +83,30 @@ MarkedArguments::Step MarkedArguments::push_key(char c) {
 MarkedArguments::Step MarkedArguments::push_key_end(char c) {
   if (is_json_space(c)) return Step::more;
   matched_ += c;
-  if (!key_end_.starts_with(matched_)) return Step::broken;
-  if (matched_ != key_end_) return Step::more;
+  is_json_ = matched_ == json_key_end_;
+  if (matched_ != key_end_ && !is_json_)
+    return key_end_.starts_with(matched_) || json_key_end_.starts_with(matched_) ? Step::more : Step::broken;
   at_ = At::value;
   matched_.clear();
   value_.clear();
-  first_ = true;
-  kinds_here_ = kinds_.of(key_);
+  first_ = at_begin_ = true;
+  wrapped_ = false;
+  kinds_here_ = kinds_here();
   again_ = std::find(told_.begin(), told_.end(), key_) != told_.end();
   return Step::more;
 }
 
+// Where the mark says what a value is, that counts, and not that the parameters let it be something else, too.
+ValueKinds MarkedArguments::kinds_here() const {
+  const ValueKinds kinds = kinds_.of(key_);
+  if (form_.json_key_end.empty()) return kinds;
+  if (is_json_) return kEveryKind;
+  return (kinds & kStringKind) != 0 ? kStringKind : kinds;
+}
+
 // Of the end of a string that has begun: what may belong to its end mark, or is no whole character yet.
 size_t MarkedArguments::held_bytes() const {
-  size_t n = begun(value_, form_.value_end);
+  const size_t n = begun(value_, value_end());
   const std::string_view before = std::string_view(value_).substr(0, value_.size() - n);
   if (form_.padded && before.ends_with('\n')) return n + 1;
   return n > 0 ? n : cut_bytes(value_);
@@ -111,7 +123,13 @@ void MarkedArguments::push_value(char c, std::string& json) {
   first_ = false;
   if (pad) return;
   value_ += c;
-  if (value_.ends_with(form_.value_end)) return end_value(json);
+  if (at_begin_ && value_ == form_.wrap_begin) {
+    wrapped_ = true;
+    value_.clear();
+  }
+  at_begin_ = at_begin_ && !wrapped_ && form_.wrap_begin.starts_with(value_);
+  if (at_begin_) return;
+  if (value_.ends_with(value_end())) return end_value(json);
   if (kinds_here_ != kStringKind || again_) return;
   const size_t n_free = value_.size() - held_bytes();
   append_inside_string(json, std::string_view(value_).substr(0, n_free));
@@ -121,12 +139,14 @@ void MarkedArguments::push_value(char c, std::string& json) {
 void MarkedArguments::end_value(std::string& json) {
   at_ = At::body;
   std::string_view value = value_;
-  value.remove_suffix(form_.value_end.size());
+  value.remove_suffix(value_end().size());
   if (form_.padded && value.ends_with('\n')) value.remove_suffix(1);
   if (again_) return;
   if (kinds_here_ == kStringKind) {
     append_inside_string(json, value);
     json += '"';
+  } else if (is_json_ && Json::parse(value)) {
+    json += value;
   } else {
     json += json_of_value(kinds_here_, value);
   }

@@ -24,13 +24,16 @@ Json::Array conversation(bool with_call) {
 
 Json tools() {
   return *Json::parse(R"([{"type":"function","function":{"name":"get_time","description":"The time","parameters":
-      {"type":"object","properties":{"zone":{"type":"string"},"hours":{"type":"integer"}},"required":["zone"]}}}])");
+      {"type":"object","properties":{"zone":{"type":"string","description":"The zone"},
+      "hours":{"type":"integer","description":"12 or 24"}},"required":["zone"]}}}])");
 }
 
-// Whether `text` holds the call as the family writes it, with these arguments and nothing else.
+// Whether `text` holds the call as the family writes it, with its first mark, these arguments and nothing else.
 bool reads(const CallForm& form, std::string_view text) {
+  CallForm whole = form;
+  whole.short_lead = {};
   auto rules = std::make_shared<CallRules>();
-  rules->form = &form;
+  rules->form = &whole;
   rules->names = {std::string(kName)};
   rules->kinds = {ArgumentKinds(*tools().as_array()->front().find("function")->find("parameters"))};
   using Kind = ReasoningForm::Kind;

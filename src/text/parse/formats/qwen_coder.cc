@@ -9,6 +9,7 @@ constexpr CallForm kForm{
     .lead = "<tool_call>\n<function=",
     .between = "\n</tool_call>\n<tool_call>\n<function=",
     .tail = "\n</tool_call>",
+    .short_lead = "<function=",
     .name_end = ">\n",
     .key_begin = "<parameter=",
     .key_end = ">",
