@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# llama.cpp's own server tests, run against `quire serve`.
+# llama.cpp's own server tests, run against `quire serve`, and its tests of what answers hold (llama_chat_cases.py).
 #   ./dev peers [--update] [-k EXPRESSION]
 # The tests are in the sources of llama-cpp-python on PyPI, which pip fetches once into the user's cache folder; they are
 # checked against a sum and unpacked into build/, and no file of theirs is part of the project. Their server is the program
@@ -17,14 +17,17 @@ import sys
 import tarfile
 import time
 
+import llama_chat_cases
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get('QUIRE_SHARED') or os.path.join(ROOT, '..', 'shared')
 EXPECTED = os.path.join(HERE, 'llama_server_expected.txt')
 PACKAGE, VERSION = 'llama-cpp-python', '0.3.36'
 SHA256 = '832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e'
-TESTS = 'vendor/llama.cpp/tools/server/tests'
-TEMPLATES = 'vendor/llama.cpp/models/templates'
+SOURCES = 'vendor/llama.cpp'
+TESTS = SOURCES + '/tools/server/tests'
+WANTED = (TESTS + '/', SOURCES + '/models/templates/', SOURCES + '/tests/test-chat.cpp')
 CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'quire', 'peers')
 VENV = os.path.join(ROOT, 'build', 'venv-peers')
 MODEL = 'passed, with stories260K'  # these need the model that the tests are written for
@@ -60,24 +63,25 @@ def fetch():
 
 
 def unpack(archive):
-    """The folder of the tests, below build/."""
+    """The folder of their sources, below build/, with what is wanted of them."""
     folder = os.path.join(ROOT, 'build', 'peers', f'llama.cpp-{VERSION}')
-    if not os.path.exists(os.path.join(folder, '.unpacked')):
+    done = os.path.join(folder, '.unpacked-with-chat')
+    if not os.path.exists(done):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = member.name.split('/', 1)[-1]
-                if not member.isfile() or not name.startswith((TESTS + '/', TEMPLATES + '/')) or '..' in name.split('/'):
+                if not member.isfile() or not name.startswith(WANTED) or '..' in name.split('/'):
                     continue
                 path = os.path.join(folder, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, 'wb') as out:
                     shutil.copyfileobj(tar.extractfile(member), out)
         os.makedirs(os.path.join(folder, TESTS, 'tmp'))  # where some of them write
-        with open(os.path.join(folder, '.unpacked'), 'w', encoding='utf-8'):
+        with open(done, 'w', encoding='utf-8'):
             pass
-    return os.path.join(folder, TESTS)
+    return folder
 
 
 def install(tests):
@@ -169,11 +173,13 @@ def main():
     parser.add_argument('-k', dest='only', help="pytest's: only tests that match")
     args = parser.parse_args()
     try:
-        tests = unpack(fetch())
+        sources = unpack(fetch())
+        tests = os.path.join(sources, TESTS)
         python = install(tests)
     except Unavailable as e:
         print(f"skipped: {e}\n0 passed, 0 failed, 1 skipped")
         return 0
+    n_read, n_misread = (0, 0) if args.only else llama_chat_cases.run(os.path.join(sources, SOURCES), args.update)
     stories = os.path.exists(os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf'))
     began = time.monotonic()
     results = run(python, tests, args.jobs, args.only)
@@ -191,8 +197,8 @@ def main():
     if args.update:
         write_expected({**(expected if args.only else {}), **now})
         wrong = missing = []
-    failed = len(wrong) + len(missing)
-    print(f'{time.monotonic() - began:.0f} s\n{len(now) - len(wrong)} passed, {failed} failed, 0 skipped')
+    failed = len(wrong) + len(missing) + n_misread
+    print(f'{time.monotonic() - began:.0f} s\n{n_read + len(now) - len(wrong)} passed, {failed} failed, 0 skipped')
     return 1 if failed else 0
 
 
