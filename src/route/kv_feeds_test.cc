@@ -8,23 +8,14 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/may_leak_testing.h"
 #include "events/kv_publisher.h"
 #include "route/testing.h"
 #include "route/token_questions.h"
 
-#if __has_include(<sanitizer/lsan_interface.h>)
-#include <sanitizer/lsan_interface.h>
-#endif
-
 #ifdef __SANITIZE_THREAD__
 // libzmq is not built for the thread sanitizer, which does not see how it guards what its threads share.
 extern "C" const char* __tsan_default_suppressions() { return "race:libzmq.so\n"; }
-#endif
-
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define QR_LEAKS_ARE_SOUGHT
-#endif
 #endif
 
 namespace quire {
@@ -235,16 +226,6 @@ TEST(KvFeeds, ANameThatHasAnAddressOfIpv4IsLibzmqsToFind) {
   EXPECT_TRUE(listener.comes_to(32, prompt(100, 100)));
 }
 
-// While one lives: what this thread allocates may leak. libzmq loses the frames of a message whose connection ends
-// while they are sent one after the other.
-struct MayLeak {
-#ifdef QR_LEAKS_ARE_SOUGHT
-  __lsan::ScopedDisabler disabler;
-#else
-  MayLeak() {}  // no variable that nobody uses
-#endif
-};
-
 // One message too much, or one that takes too long, of a worker beside another.
 class FloodOf : public testing::TestWithParam<FloodLimits> {};
 
@@ -273,7 +254,7 @@ TEST_P(FloodOf, NonsenseAndTooMuchHarmNobodyElse) {
     return listener.count("quire_route_kv_bad_total") > 0;
   }));
   EXPECT_TRUE(eventually([&] {
-    const MayLeak may_leak;
+    const MayLeak may_leak;  // libzmq loses the frames of a message whose connection ends while they are sent
     for (int i = 0; i < 20; ++i) bad->send(std::array{small, frame(std::string(8, '\1')), large});
     bad->send(parts);
     return listener.count("quire_route_kv_floods_total") > 0;
