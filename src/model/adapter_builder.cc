@@ -124,6 +124,12 @@ Status AdapterBuilder::take_room(const Stack& stack, int64_t rank) {
 
 Status AdapterBuilder::add(
     const Place& place, LoraMatrices matrices, double factor, const std::string& label_a, const std::string& label_b) {
+  for (const size_t i : place.sites) {
+    const AdapterSite& site = model_.adapter_sites()[i];
+    if (site.why_not == nullptr) continue;
+    return fail(Code::unsupported, "tensor " + label_a + ": adapters cannot add to this model's " +
+                                       in_quotes(site.tensor) + ": " + site.why_not);
+  }
   const auto by = static_cast<float>(factor);
   for (float& value : matrices.b) value *= by;
   if (!std::ranges::all_of(matrices.b, [](float value) { return value - value == 0; })) {

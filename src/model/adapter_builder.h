@@ -56,9 +56,10 @@ class AdapterBuilder {
   Status take_room(const Place& place, int64_t rank, bool has_magnitude = false);
   // The same of all experts: before their matrices are read.
   Status take_room(const Stack& stack, int64_t rank);
-  // Takes them; B is multiplied by the factor. label_a, label_b: what errors call them. Errors: Code::corrupt where
-  // B is not finite then, a row has no length that it could be scaled by, or the place has some already; those of the
-  // model's file where a magnitude asks for its rows.
+  // Takes them; B is multiplied by the factor. label_a, label_b: what errors call them. Errors: Code::unsupported where
+  // the model says that adapters must not add there (AdapterSite::why_not); Code::corrupt where B is not finite then, a
+  // row has no length that it could be scaled by, or the place has some already; those of the model's file where a
+  // magnitude asks for its rows.
   Status add(
       const Place& place, LoraMatrices matrices, double factor, const std::string& label_a, const std::string& label_b);
   // Whether the embedding or the head `tensor` of the model, as it is loaded, is this one [n, n_embd] but for its

@@ -14,6 +14,7 @@ struct AdapterSite {
   int layer = 0;
   std::vector<LowRank> AdapterLayer::* product = nullptr;  // of which it is number `index`
   size_t index = 0;
+  const char* why_not = nullptr;  // why adapters must not add to it all the same; null: they may
 };
 
 }  // namespace quire

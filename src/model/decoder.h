@@ -65,6 +65,8 @@ class Decoder : public Model {
   virtual bool has_units_without_heads() const { return false; }
   // Loads one layer's weights; the loader has entered "blk.<l>.". By default the norms in front and both parts.
   virtual void load_layer(WeightLoader& load, DecoderLayer& layer) const;
+  // Adapters must not add to the second products of layer l's experts; `why_not` lives on.
+  void refuse_adapted_downs(int l, const char* why_not);
   // Loads what is of no layer beside the ends, and what an architecture keeps of layers itself.
   virtual void load_more(WeightLoader&) {}
 

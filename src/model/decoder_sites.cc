@@ -49,4 +49,12 @@ void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
   find_expert_sites(layer.experts, l, config_.n_layers, sites_);
 }
 
+void Decoder::refuse_adapted_downs(int l, const char* why_not) {
+  const std::string front = "blk." + std::to_string(l) + ".ffn_down.";
+  for (AdapterSite& site : sites_) {
+    if (site.layer > shared_unit_entry(config_.n_layers, config_.n_layers - 1) && site.tensor.starts_with(front))
+      site.why_not = why_not;
+  }
+}
+
 }  // namespace quire

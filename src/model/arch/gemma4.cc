@@ -29,6 +29,9 @@ Status read_layer_scales(const ModelFile& file, DecoderConfig& c) {
 }
 
 constexpr const char* kGains = "ffn_down_exps.scale";
+// A share's gain is of W + B·A; where it is a factor of W, and times others, B·A would be added without it.
+constexpr const char* kNoOwnGains =
+    "the gains of its experts are part of their weights in NVFP4 and unknown by themselves";
 
 // The largest gain of an expert's share, of all layers. Beside experts in NVFP4 the reader has taken them for the
 // weight's factors, which comes to the same product. Code::corrupt names the tensor.
@@ -106,6 +109,7 @@ void Gemma4::load_more(WeightLoader& load) {
       load.vector(w.gains, kGains, c.n_experts);
     } else {
       load.constant(w.gains, c.n_experts, 1.0F);
+      refuse_adapted_downs(static_cast<int>(l), kNoOwnGains);
     }
     load.vector(w.experts_norm, "pre_ffw_norm_2.weight", c.n_embd);
     load.vector(w.behind_unit_norm, "post_ffw_norm_1.weight", c.n_embd);
