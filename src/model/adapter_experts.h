@@ -13,6 +13,9 @@ namespace quire {
 inline int shared_unit_entry(int n_layers, int l) { return n_layers + 1 + l; }
 inline int first_expert_entry(int n_layers, int n_experts, int l) { return 2 * n_layers + 1 + l * n_experts; }
 
+// Of a unit that all rows go to: how much of it each row takes. Such a unit has no gate of attention.
+inline constexpr std::vector<LowRank> AdapterLayer::* kUnitGate = &AdapterLayer::attn_gate;
+
 // Ops::moe, and for rows whose adapter adds to experts, expert after expert, what that adds. `first`: the first
 // expert's entry. A row gets what it gets alone: others' rows are another call.
 void run_experts(const Tensor& out, const MoeInput& in, const Experts& experts, int first, const Pass& pass);

@@ -50,9 +50,13 @@ Status BaseRows::each_row(const std::string& tensor,
                           int64_t n_in,
                           const std::function<void(int64_t r, std::span<const float> row)>& fn) {
   QR_TRY(const ModelFile* const its, file());
-  QR_TRY(const HostWeight* const found, its->get(stored_name(*its, tensor), {n_out, n_in}));
+  const std::string name = stored_name(*its, tensor);
+  const HostWeight* const stored = its->find(name);
+  const bool is_row = n_out == 1 && stored != nullptr && stored->shape.size() == 1;  // which is loaded as it is
+  const std::vector<int64_t> shape = is_row ? std::vector{n_in} : std::vector{n_out, n_in};
+  QR_TRY(const HostWeight* const found, its->get(name, shape));
   const HostWeight weight = as_matrix(*found);
-  const WeightFormat& format = loaded_format(weight, {.weights = of_.weights});
+  const WeightFormat& format = is_row ? *weight.format : loaded_format(weight, {.weights = of_.weights});
   const bool is_converted = &format != weight.format;  // whose columns are in order then
   std::vector<float> row(static_cast<size_t>(n_in)), room;
   std::vector<std::byte> made, converted;

@@ -174,6 +174,7 @@ void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRow
   if (!layer.shared_gate.empty()) {
     const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
     pass.ops->linear(gate, in.input(), layer.shared_gate);
+    add_to_shared_unit(gate, in.input(), entry, kUnitGate, pass);
     pass.ops->gate_rows(found, gate);
   }
   pass.ops->add(out, found);

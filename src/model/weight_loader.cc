@@ -248,6 +248,7 @@ void WeightLoader::gate(std::vector<Linear>& out, const std::string& name, int64
   if (!status_) return;
   HostWeight row = *weight;
   row.shape = {1, n_in};
+  taken_.push_back({weight->name, &out, out.size(), 0});
   take(out.emplace_back(), ops_.load_linear(row, nullptr, Shard{}));
   took(*weight);
 }
