@@ -63,6 +63,8 @@ KvIndex::Taken KvIndex::store(Holder& holder, const KvEvent& event) {
   for (size_t i = 0; i < event.hashes.size(); ++i) {
     if (const uint64_t extra = event.extras.empty() ? 0 : event.extras[i]; extra != 0 && extra != node.salt)
       node = {under(node.chain, extra), extra};
+    // Of each block: one of an activated adapter goes on from a block of the model's own.
+    if (event.adapter != 0) node.chain = under(node.chain, event.adapter);
     const auto at = static_cast<int64_t>(i) * event.block_tokens;
     node.chain = next_chain(node.chain, event.tokens.data() + at, event.block_tokens);
     const auto old = holder.by_name.find(event.hashes[i]);

@@ -184,6 +184,19 @@ TEST(KvIndex, ASaltsBlocksAreFoundUnderItAloneAndOthersByEverybody) {
   EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
 }
 
+// As those of an activated adapter do.
+TEST(KvIndex, BlocksUnderAnAdapterMayGoOnFromOnesOfTheModel) {
+  World world({1});
+  world.index.take(1, stored(100, 0, 2));
+  KvEvent adapted = stored(100, 2, 3);
+  adapted.adapter = 9;
+  EXPECT_EQ(world.index.take(1, adapted), KvIndex::Taken::well);
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
+  EXPECT_EQ(world.index.n_blocks(), 5);
+  world.index.take(1, removed({102, 103, 104}));
+  EXPECT_EQ(world.held(1, tokens(0, 9)), 8);
+}
+
 // vLLM names the salt at the first block alone.
 TEST(KvIndex, ASaltHoldsForWhatFollows) {
   World world({1});
