@@ -51,12 +51,12 @@ std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
   size_t n = 0;
   int64_t row = 0;
   for (const Grant& grant : plan.grants) {
-    const int64_t end = row + grant.n_tokens;
-    const bool goes_on = n > 0 && out[n - 1].end == row && out[n - 1].adapter == grant.adapter();
+    const int64_t end = row + grant.n_tokens, begin = end - grant.n_adapted();
+    const bool goes_on = n > 0 && out[n - 1].end == begin && out[n - 1].adapter == grant.adapter();
     if (goes_on) {
       out[n - 1].end = end;
     } else if (grant.adapter() != nullptr) {
-      std::construct_at(out + n++, AdapterRows{grant.adapter(), row, end});
+      std::construct_at(out + n++, AdapterRows{grant.adapter(), begin, end});
     }
     row = end;
   }

@@ -136,6 +136,33 @@ TEST(Batcher, RowsOfAnAdapterLieSideBySide) {
   EXPECT_EQ(plan.n_tokens, 7);
 }
 
+// Rows before an invocation have no adapter; those behind it stand in one run where sequences come one after another.
+TEST(Batcher, AnActivatedAdapterHasTheRowsBehindItsInvocation) {
+  const auto adapter = std::make_shared<Adapter>();
+  BlockPool pool(std::move(*Buffer::allocate(64)), 1, 64);
+  const BlockRef block = pool.allocate();
+  struct {
+    int n_base, n_computed, n_tokens;
+  } cases[] = {{5, 2, 2}, {5, 2, 3}, {5, 2, 4}, {5, 5, 2}, {0, 0, 3}, {kNotInvoked, 3, 3}, {5, 6, 1}};
+  std::vector<Sequence> seqs(std::size(cases));
+  Plan plan;
+  for (size_t i = 0; i < seqs.size(); ++i) {
+    seqs[i].request.adapter = adapter;
+    seqs[i].n_base = cases[i].n_base;
+    seqs[i].n_computed = cases[i].n_computed;
+    seqs[i].tokens.assign(10, 1);
+    seqs[i].kv.table.emplace_back().push_back(block.share());
+    plan.add({&seqs[i], cases[i].n_tokens, 1});
+  }
+  EXPECT_EQ(plan.grants[0].adapter(), nullptr);
+  EXPECT_EQ(plan.grants[2].adapter(), adapter.get());
+  Arena arena(std::move(*Buffer::allocate(batch_bytes({18, 7, 16, 16, 1}))));
+  const Batch batch = build_batch(plan, layout_of(1), 16, arena);
+  std::vector<std::pair<int64_t, int64_t>> found;
+  for (const AdapterRows& some : batch.adapters) found.emplace_back(some.begin, some.end);
+  EXPECT_EQ(found, (std::vector<std::pair<int64_t, int64_t>>{{8, 14}, {17, 18}}));
+}
+
 // The bound that the engine sizes its arena by holds for the widest plan, and leaves less than a cache line per tensor.
 TEST(Batcher, BytesAreEnoughForTheWidestPlan) {
   for (const int n_seqs : {1, 3, 64}) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/invocation.h"
+
 namespace quire {
 
 namespace {
@@ -79,6 +81,7 @@ bool Explains::find_other_root(const Sequence& seq, const Reach& reach, Explanat
     Prefix prefix = uses_.pasts.prefix_of(seq);
     prefix.key.adapter = others[i].adapter;
     prefix.key.salt = others[i].salt;
+    prefix.n_base = tokens_before_invocation(prefix.tokens, others[i].invocation);
     const std::span<const Token> all = prefix.tokens;
     prefix.tokens = all.first(static_cast<size_t>(reach.end() + cache.block_tokens()) + 1);
     if (cache.peek(prefix) <= reach.end()) continue;

@@ -16,6 +16,7 @@ inline constexpr int kMostOtherRoots = 16;
 struct ExplainWish {
   struct Root {
     uint64_t adapter = 0, salt = 0;
+    std::vector<Token> invocation = {};  // the adapter's
   };
   std::vector<Root> others;  // kMostOtherRoots at most; the first that has more than the request's own is told
   int n_before = 0;          // tokens of the prompt to be told before the place where the paths part

@@ -14,6 +14,15 @@ int n_public(const Sequence& a, const Sequence& b) {
   return std::min(own(a), own(b));
 }
 
+// Leading tokens whose keys and values do not depend on which of the two they are computed for.
+int n_alike(const Sequence& a, const Sequence& b) {
+  constexpr int kAll = std::numeric_limits<int>::max();
+  const uint64_t learned = a.request.learned();
+  if (learned == b.request.learned() && a.n_base == b.n_base) return kAll;
+  const auto own = [](const Sequence& s) { return s.request.learned() == 0 ? kAll : s.n_base; };
+  return std::min(own(a), own(b));
+}
+
 }  // namespace
 
 // A chain of leaders is no longer than all that run.
@@ -36,8 +45,9 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
   const int block = pasts_.cache().block_tokens();
   const int n_have = seq.n_computed;
   for (const auto& other : running) {
-    if (other.get() == &seq || other->moved_plan != n_plan || other->request.learned() != seq.request.learned())
-      continue;
+    if (other.get() == &seq || other->moved_plan != n_plan) continue;
+    const int n_alike = quire::n_alike(seq, *other);
+    if (n_alike <= n_have) continue;
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
@@ -45,8 +55,8 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
     const auto differ = std::mismatch(seq.tokens.begin() + n_have, seq.tokens.end() - 1, other->tokens.begin() + n_have,
                                       other->tokens.end());
     const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
-    const bool all = differ.first == seq.tokens.end() - 1;
-    int n_shared = all ? n_common : n_common / block * block;
+    const bool all = differ.first == seq.tokens.end() - 1 && n_common <= n_alike;
+    int n_shared = all ? n_common : std::min(n_common, n_alike) / block * block;
     if (other->request.cache_salt != seq.request.cache_salt) n_shared = std::min(n_shared, n_public(seq, *other));
     // What another tenant has within a block is not told (PrefixTree::part).
     const bool same_owner =

@@ -19,7 +19,8 @@ class Leaders {
   static void lend_places(std::vector<std::unique_ptr<Sequence>>& running);
 
   // Among those that run and have moved in plan number n_plan, the one that will have the longest common past beyond
-  // what `seq` has: whole blocks, or all but the last token; whole blocks of what is public where the salts differ.
+  // what `seq` has: whole blocks, or all but the last token; whole blocks of what is public where the salts differ, and
+  // of what comes before the first token that an adapter adds to where not both have it from there on.
   void find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> running, int64_t n_plan) const;
 
   // Whether `seq` still waits. When its leader has what both need, or is gone, or does not move in this plan, what is

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/audit.h"
+#include "engine/invocation.h"
 #include "engine/known_output.h"
 #include "kv/tiers/tier.h"
 #include "sample/rules.h"
@@ -119,8 +120,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   }
   const std::shared_ptr<QueuePlaces> places = std::move(request.places);
   auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
-  request.rules.insert(request.rules.begin(), std::make_move_iterator(rules.begin()),
-                       std::make_move_iterator(rules.end()));
+  std::ranges::move(rules, std::inserter(request.rules, request.rules.begin()));
   QR_TRY_VOID(replay_output(request, env_.recorder != nullptr));
   auto seq = std::make_unique<Sequence>();
   seq->submitted_ns = env_.clock->now_ns();
@@ -128,6 +128,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->n_virtual = seq->of_prompt.n_pooled = n_before;
   seq->of_prompt.n_scored = n_before + 1;
   seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
+  if (request.adapter != nullptr) seq->n_base = tokens_before_invocation(request.prompt, request.adapter->invocation);
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   seq->in_queue = true;

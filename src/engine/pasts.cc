@@ -11,7 +11,7 @@ Prefix Pasts::prefix_of(const Sequence& seq) const {
   CacheKey key = key_;
   key.adapter = seq.request.learned();
   key.salt = seq.request.cache_salt;
-  return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public, seq.request.tenant};
+  return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public, seq.request.tenant, seq.n_base};
 }
 
 void Pasts::learn(const VirtualTokens& tokens, int most_rows, const std::function<void(const Plan&)>& compute) {

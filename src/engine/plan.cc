@@ -5,6 +5,11 @@
 
 namespace quire {
 
+int Grant::n_adapted() const {
+  if (seq->request.adapter == nullptr) return 0;
+  return std::clamp(seq->n_computed + n_tokens - seq->n_base, 0, n_tokens);
+}
+
 void Plan::clear() {
   grants.clear();
   n_tokens = n_out = n_drafted = 0;

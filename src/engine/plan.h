@@ -16,7 +16,9 @@ struct Grant {
   int n_drafted = 0;  // the last n_drafted of them compute guesses; then each of these and the one before gives a token
   int n_recomputed = 0;  // the first n_recomputed of them were computed before
 
-  const Adapter* adapter() const { return seq->request.adapter.get(); }  // null: none
+  // Of them those that an adapter adds to are the last n_adapted(), n_tokens at most. Before the sequence moves on.
+  int n_adapted() const;
+  const Adapter* adapter() const { return n_adapted() > 0 ? seq->request.adapter.get() : nullptr; }  // null: none
   // Before the sequence moves on.
   StepShape shape() const { return StepShape::rows(seq->n_computed, n_tokens, n_drafted); }
 };

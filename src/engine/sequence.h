@@ -24,6 +24,7 @@ struct Sequence {
   std::shared_ptr<EventSink> sink;
   int n_virtual = 0;  // leading tokens that stand for the request's virtual ones; count as tokens of its prompt here
   int n_prompt = 0;
+  int n_base = 0;  // leading tokens that its adapter adds nothing to (engine/invocation.h); kNotInvoked: to none
   int64_t submitted_ns = 0;
 
   // Scheduler: what there is, how much of it is computed, and where that lies.

@@ -1,9 +1,9 @@
-// A scripted model for the engine's tests: the next token is a function of every token before it, and of nothing else.
-// layers() writes each row's token, position and a hash of its past into the KV bytes at its slot; head() reads the
-// whole context back through the block table. A block that is wrong, stale, shared by mistake or overwritten changes
-// the answer. With a window a second group has the same for the last tokens: every row must find there what the first
-// group has, as far as the window reaches. alone() computes the same answer from plain values, without engine, blocks
-// or batch: the truth of all tests. Test code only.
+// A scripted model for the engine's tests: the next token is a function of every token before it and of the adapters
+// that these have, and of nothing else. layers() writes each row's token, position and a hash of its past into the KV
+// bytes at its slot; head() reads the whole context back through the block table. A block that is wrong, stale, shared
+// by mistake or overwritten changes the answer. With a window a second group has the same for the last tokens: every
+// row must find there what the first group has, as far as the window reaches. alone() computes the same answer from
+// plain values, without engine, blocks or batch: the truth of all tests. Test code only.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -18,6 +18,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/invocation.h"
 #include "model/model.h"
 #include "ops/no_ops.h"
 #include "ops/sample_row.h"
@@ -29,7 +30,9 @@ inline constexpr int kTestVocab = 40;
 inline constexpr Token kPoison = kTestVocab - 1;  // logits are NaN wherever it stands in the context
 
 // The past of token p is a hash of tokens 0 … p: what a key depends on. The state reads all pasts in order: attention.
-inline uint64_t next_past(uint64_t past, Token id) { return mix64(past ^ static_cast<uint64_t>(id)); }
+inline uint64_t next_past(uint64_t past, Token id, uint64_t adapter = 0) {
+  return mix64(past ^ static_cast<uint64_t>(id) ^ adapter << 8);
+}
 inline uint64_t next_state(uint64_t state, uint64_t past) { return mix64(state + past); }
 
 inline void test_logits(uint64_t state, bool poisoned, float* out) {
@@ -123,7 +126,7 @@ class TestModel final : public Model {
       QR_CHECK(&cell == slot(pass, pass.batch->slots[0].ptr<int32_t>()[row]), "slot and block table disagree");
       QR_CHECK(pass.batch->attn.end_key.ptr<int32_t>()[row] == pos + 1 &&
                pass.batch->attn.first_key.ptr<int32_t>()[row] == 0);
-      cell = {id + 1, pos, next_past(pos == 0 ? 0 : read(pass, s, pos - 1).past, id)};
+      cell = {id + 1, pos, next_past(pos == 0 ? 0 : read(pass, s, pos - 1).past, id, adapter_of(*pass.batch, row))};
       if (window_ > 0) *slot(pass, pass.batch->slots[1].ptr<int32_t>()[row], 1) = cell;
     });
     for_each_row(*pass.batch, [&](int64_t s, int64_t row) { check_window(pass, s, row); });
@@ -195,6 +198,12 @@ class TestModel final : public Model {
       for (int64_t row = cu_q[s]; row < cu_q[s + 1]; ++row) f(s, row);
     }
   }
+  static uint64_t adapter_of(const Batch& batch, int64_t row) {
+    for (const AdapterRows& some : batch.adapters) {
+      if (row >= some.begin && row < some.end) return some.adapter->content;
+    }
+    return 0;
+  }
   static void check_slots(const Batch& batch) {
     for (const Tensor& of_group : batch.slots) {
       if (of_group.empty()) continue;
@@ -243,8 +252,12 @@ inline ExpectedAnswer alone(const Request& request, int n_ctx) {
   uint64_t past = 0;
   uint64_t state = 0;
   bool poisoned = false;
+  const int n_base = request.adapter ? tokens_before_invocation(request.prompt, request.adapter->invocation) : 0;
+  int n_taken = 0;
   const auto take = [&](Token id) {
-    past = next_past(past, id);
+    const bool is_adapted = request.adapter && n_taken >= n_base;
+    past = next_past(past, id, is_adapted ? request.adapter->content : 0);
+    ++n_taken;
     state = next_state(state, past);
     poisoned |= id == kPoison;
   };

@@ -1,8 +1,14 @@
 #include "kv/prefix.h"
 
+#include <algorithm>
 #include <random>
 
 namespace quire {
+namespace {
+
+constexpr uint64_t kAdapterBegins = 0x616c6f7261ULL;  // what stands there is no image, but an adapter's beginning
+
+}  // namespace
 
 std::span<const Token> PrefixBlocks::tokens(int block) const {
   const auto n = static_cast<size_t>(block_tokens);
@@ -12,6 +18,7 @@ std::span<const Token> PrefixBlocks::tokens(int block) const {
 CacheKey PrefixBlocks::key(int block) const {
   CacheKey key = prefix.key;
   if (block < n_public()) key.salt = 0;
+  if (block < prefix.n_base / block_tokens) key.adapter = 0;
   return key;
 }
 
@@ -20,6 +27,12 @@ std::vector<Extra> PrefixBlocks::extras(int block) const {
   std::vector<Extra> out;
   for (const Extra& extra : prefix.extras) {
     if (extra.pos < end && extra.pos + extra.len > begin) out.push_back(extra);
+  }
+  // One that adds to all tokens stands in the root.
+  const bool begins = prefix.key.adapter != 0 && prefix.n_base > 0 && prefix.n_base / block_tokens == block;
+  if (begins) {
+    const auto at = std::ranges::upper_bound(out, prefix.n_base, {}, &Extra::pos);
+    out.insert(at, {prefix.n_base, 1, {prefix.key.adapter, kAdapterBegins}});
   }
   return out;
 }

@@ -35,6 +35,9 @@ struct Prefix {
   std::span<const Extra> extras;  // ascending by position
   int n_public = 0;               // leading tokens that are no secret: their whole blocks are under salt 0
   uint64_t whose = 0;             // the tenant that asks, as an opaque number; no part of a block's name
+  // Leading tokens that the key's adapter adds nothing to: their whole blocks are under adapter 0, as the model's own.
+  // Where it begins behind them is part of the key from there on, as an extra is.
+  int n_base = 0;
 };
 
 // A prefix cut into blocks.
@@ -44,7 +47,7 @@ struct PrefixBlocks {
 
   std::span<const Token> tokens(int block) const;
   CacheKey key(int block) const;
-  std::vector<Extra> extras(int block) const;  // that reach into it
+  std::vector<Extra> extras(int block) const;  // that reach into it, ascending; the beginning of an adapter is one
   int n_public() const { return prefix.key.salt == 0 ? 0 : prefix.n_public / block_tokens; }
 };
 

@@ -146,6 +146,33 @@ TEST(PrefixTree, ExtrasArePartOfTheKeyFromTheirBlockOn) {
   EXPECT_EQ(f.n_known(tokens, {}, {}), 1U);
 }
 
+//  tokens   1 2 | 3 4 | 5 6 | 7 8        an adapter adds to 6 and to all behind it
+TEST(PrefixTree, BlocksBeforeAnAdaptersFirstTokenAreTheModels) {
+  const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto prefix = [&](uint64_t adapter, int n_base) {
+    return Prefix{.tokens = tokens, .key = {1, adapter, 3}, .extras = {}, .n_base = n_base};
+  };
+  const struct {
+    Prefix other;
+    int n_known;
+  } cases[] = {{prefix(9, 5), 4}, {prefix(0, 0), 2}, {prefix(0, 5), 2}, {prefix(9, 4), 2},  {prefix(9, 3), 1},
+               {prefix(9, 6), 2}, {prefix(8, 5), 2}, {prefix(9, 0), 0}, {prefix(9, 99), 2}, {prefix(9, 1), 0}};
+  for (const bool swapped : {false, true}) {
+    for (const auto& [other, n_known] : cases) {
+      SCOPED_TRACE(std::to_string(other.key.adapter) + " from " + std::to_string(other.n_base));
+      Forest f;
+      f.insert_prefix(swapped ? other : prefix(9, 5));
+      EXPECT_EQ(f.n_found(swapped ? prefix(9, 5) : other), n_known);
+    }
+  }
+  const Prefix activated = prefix(9, 5);
+  const PrefixBlocks blocks{activated, 2};
+  for (int b = 0; b < 4; ++b) {
+    EXPECT_EQ(blocks.key(b), (CacheKey{1, b < 2 ? 0U : 9U, 3}));
+    EXPECT_EQ(blocks.extras(b).size(), b == 2 ? 1U : 0U);
+  }
+}
+
 TEST(PrefixTree, WhereAnExtraLiesIsPartOfTheKey) {
   Forest f;
   const Tokens tokens = {0, 0, 0, 0};

@@ -43,28 +43,34 @@ struct Seq {
   std::vector<Token> tokens;
   CacheKey key;
   std::vector<Extra> extras;
+  int n_base = 0;  // tokens before its adapter's first, where its key has one
   int n_computed = 0;
   SeqKv kv;
   std::vector<std::string> paths;  // the model's table: the known path of each block, empty for a private one
   bool fresh = true;               // has but what was found
   size_t first_held = 0;           // of the window's blocks those before it are given back
 
-  Prefix prefix() const { return {tokens, key, extras}; }
-
+  Prefix prefix() const { return {.tokens = tokens, .key = key, .extras = extras, .n_base = n_base}; }
+  bool begins(int p) const { return key.adapter != 0 && p == n_base; }
   // What position p's keys and values are a function of.
   uint64_t content(int p) const {
     uint64_t h = mix64(key.salt);
     for (const Extra& extra : extras) {
       if (extra.pos <= p) h = mix64(h ^ extra.hash.lo ^ static_cast<uint64_t>(extra.pos * 64 + extra.len));
     }
-    for (int i = 0; i <= p; ++i) h = mix64(h ^ static_cast<uint64_t>(tokens[static_cast<size_t>(i)]));
+    for (int i = 0; i <= p; ++i) {
+      h = mix64(h ^ static_cast<uint64_t>(tokens[static_cast<size_t>(i)]));
+      if (begins(i)) h = mix64(h ^ key.adapter << 32);
+    }
     return h;
   }
   // The model's name of blocks [0, n) of this sequence.
   std::string path(int n, int block_tokens) const {
     std::string out(1, static_cast<char>('A' + key.salt));
+    if (begins(0)) out = std::to_string(key.adapter) + out;  // no extra of the first block
     for (int p = 0; p < n * block_tokens; ++p) {
       out += static_cast<char>('a' + tokens[static_cast<size_t>(p)]);
+      if (begins(p) && p > 0) out += "(adapter " + std::to_string(key.adapter) + ")";
       for (const Extra& extra : extras) {
         if (extra.pos == p) out += "(" + std::to_string(extra.hash.lo) + "," + std::to_string(extra.len) + ")";
       }
@@ -228,6 +234,7 @@ class Twin {
       seq->key = parent->key;
       seq->tokens = parent->tokens;
       seq->extras = parent->extras;
+      seq->n_base = parent->n_base;
       seq->tokens.push_back(token());
       enter(std::move(seq));
       if (!testing::Test::HasFailure()) copy_next_block(*seqs_.back(), *parent);
@@ -240,6 +247,10 @@ class Twin {
       const auto pos = static_cast<int>(rng_.between(0, n - 1));
       seq->extras.push_back(
           {pos, static_cast<int>(rng_.between(1, 2)), {static_cast<uint64_t>(rng_.between(1, 2)), 0}});
+    }
+    if (rng_.between(0, 3) == 0) {
+      seq->key.adapter = static_cast<uint64_t>(rng_.between(1, 2));
+      seq->n_base = static_cast<int>(rng_.between(0, n));
     }
     enter(std::move(seq));
     if (!testing::Test::HasFailure() && seqs_.back()->fresh && rng_.between(0, 1) == 0) copy_part(*seqs_.back());

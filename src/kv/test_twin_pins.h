@@ -37,6 +37,7 @@ inline void Twin::pin(Seq& of) {
   pin->key = of.key;
   pin->tokens = of.tokens;
   pin->extras = of.extras;
+  pin->n_base = of.n_base;
   const int n = (static_cast<int>(of.tokens.size()) - 1) / knobs_.block_tokens;
   const bool there = cache_->peek(pin->prefix()) == n * knobs_.block_tokens;
   if (exact()) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kContentSeed = 0x6c6f7261ULL;
 
-uint64_t content_of(const std::vector<LowRankSource>& from) {
+uint64_t content_of(const std::vector<LowRankSource>& from, std::span<const Token> invocation) {
   std::vector<uint64_t> words;
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i].rank == 0) continue;
@@ -22,6 +22,7 @@ uint64_t content_of(const std::vector<LowRankSource>& from) {
     const Hash128 b = hash128(std::as_bytes(from[i].b), kContentSeed);
     words.insert(words.end(), {i, static_cast<uint64_t>(from[i].rank), a.lo, a.hi, b.lo, b.hi});
   }
+  words.insert(words.end(), invocation.begin(), invocation.end());
   return std::max<uint64_t>(hash128(std::as_bytes(std::span(words)), kContentSeed).lo, 1);
 }
 
@@ -269,6 +270,23 @@ size_t AdapterBuilder::number_of_entries() const {
   return static_cast<size_t>(last > n_layers ? 2 * n_layers : n_layers) + 1;
 }
 
+Status AdapterBuilder::invoke_by(const std::string& key, std::span<const int64_t> tokens) {
+  const std::string front = "key " + in_quotes(key) + ": ";
+  if (tokens.size() > kMostInvocation) {
+    return fail(Code::corrupt, front + "must have at most " + std::to_string(kMostInvocation) + " tokens, has " +
+                                   std::to_string(tokens.size()));
+  }
+  const int n_vocab = model_.info().n_vocab;
+  const auto bad = std::ranges::find_if(tokens, [&](int64_t token) { return token < 0 || token >= n_vocab; });
+  if (bad != tokens.end()) {
+    return fail(Code::corrupt, front + "token " + std::to_string(bad - tokens.begin()) + " must be 0 to " +
+                                   std::to_string(n_vocab - 1) + ", the vocabulary's last, found " +
+                                   std::to_string(*bad));
+  }
+  invocation_.assign(tokens.begin(), tokens.end());
+  return {};
+}
+
 Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   const auto sites = model_.adapter_sites();
   std::vector<LowRankSource> from;
@@ -287,7 +305,8 @@ Result<std::shared_ptr<const Adapter>> AdapterBuilder::finish() {
   std::vector<LowRank> to(from.size());
   auto out = std::make_shared<Adapter>();
   QR_TRY(out->memory, ops_.load_low_rank(from, to));
-  out->content = content_of(from);
+  out->content = content_of(from, invocation_);
+  out->invocation = invocation_;
   const auto ends = static_cast<size_t>(model_.info().n_layers);
   out->layers.resize(number_of_entries());
   for (size_t i = 0; i < sites.size(); ++i) {

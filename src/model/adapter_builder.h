@@ -65,6 +65,9 @@ class AdapterBuilder {
   // Whether the embedding or the head `tensor` of the model, as it is loaded, is this one [n, n_embd] but for its
   // rounding: adapters on it bring the one along that they were made for. Code::unsupported names the first other row.
   Status check_same(const std::string& tensor, const HostWeight& theirs);
+  // Tokens of an activated adapter's invocation, as `key` has them; none: it adds to all tokens. Code::corrupt names
+  // key and limit where there are more than kMostInvocation, or one is not in the model's vocabulary.
+  Status invoke_by(const std::string& key, std::span<const int64_t> tokens);
   // Everything into the backend's memory.
   Result<std::shared_ptr<const Adapter>> finish();
 
@@ -86,6 +89,7 @@ class AdapterBuilder {
   std::map<std::string_view, std::vector<size_t>> sites_of_;  // a tensor's: numbers of the model's, ascending
   std::vector<LoraMatrices> matrices_;
   std::map<size_t, size_t> at_site_;  // number of the model's site: of matrices_
+  std::vector<Token> invocation_;
 };
 
 // The order of B's rows, for both ways: row `to` of a model that pairs rows is row from(to) of one that does not.

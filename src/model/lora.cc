@@ -110,6 +110,8 @@ class Reader {
     QR_TRY(const Json json, read_folder_json(folder, kPeftConfig, kMaxPeftConfigBytes));
     auto config = read_lora_config(json);
     if (!config) return error_within(kPeftConfig, std::move(config).error());
+    if (auto invoked = builder_.invoke_by("alora_invocation_tokens", config->invocation); !invoked)
+      return error_within(kPeftConfig, std::move(invoked).error());
     QR_TRY(const TensorFile file, open_tensor_file(folder, kPeftWeights));
     auto read = read_tensors(file, *config);
     if (!read) return error_within(kPeftWeights, std::move(read).error());
@@ -140,6 +142,9 @@ class Reader {
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
                                          ": DoRA on experts, or experts that this model has in another order, are not "
                                          "supported");
+    if (place.looks_up && !config.invocation.empty())
+      return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
+                                         ": an embedding beside alora_invocation_tokens is not supported");
     const int64_t rank = config.rank_of(module);
     QR_TRY_VOID(builder_.take_room(place, rank, config.scales_rows));
     LoraMatrices out;

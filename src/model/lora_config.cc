@@ -14,6 +14,7 @@ namespace {
 // Keys that say nothing about the numbers, or what the tensors say too, or that are read below. All others must say
 // nothing.
 constexpr auto kKnownKeys = std::to_array<std::string_view>({
+    "alora_invocation_tokens",
     "alpha_pattern",
     "auto_mapping",
     "base_model_name_or_path",
@@ -154,6 +155,24 @@ Status read_targets(const Json& config, std::vector<std::string>& out) {
   return read_names(config, "target_modules", out);
 }
 
+Status read_invocation(const Json& config, const LoraConfig& read, std::vector<int64_t>& out) {
+  const std::string key = "alora_invocation_tokens";
+  const Json* tokens = config.find(key);
+  if (tokens == nullptr || says_nothing(*tokens)) return {};
+  const auto bad = [&](const Json* found) {
+    return fail(Code::corrupt, "key " + in_quotes(key) + ": must be a list of tokens, found " + shown_json(found));
+  };
+  if (tokens->as_array() == nullptr) return bad(tokens);
+  for (const Json& token : *tokens->as_array()) {
+    if (token.as_int() == nullptr) return bad(&token);
+    out.push_back(*token.as_int());
+  }
+  // PEFT refuses to make these.
+  if (!read.scales_rows && read.parameters.empty()) return {};
+  return fail(Code::unsupported, "key " + in_quotes(key) + ": is not supported beside " +
+                                     (read.scales_rows ? "use_dora" : "target_parameters"));
+}
+
 bool ends_in(std::string_view module, std::string_view name) {
   if (!module.ends_with(name)) return false;
   return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
@@ -244,6 +263,7 @@ Result<LoraConfig> read_lora_config(const Json& config) {
   QR_TRY_VOID(read_targets(config, out.targets));
   QR_TRY_VOID(read_names(config, "target_parameters", out.parameters));
   QR_TRY_VOID(check_version(config, out.parameters));
+  QR_TRY_VOID(read_invocation(config, out, out.invocation));
   return out;
 }
 

@@ -37,6 +37,8 @@ struct LoraConfig {
   // Parameters of modules by their last names: "mlp.experts.gate_up_proj".
   std::vector<std::string> parameters;
 
+  std::vector<int64_t> invocation;  // of an activated LoRA; empty: it is none
+
   // Of "model.layers.0.self_attn.q_proj".
   int rank_of(std::string_view module) const;
   // What B·(A·x) is multiplied by.
@@ -48,8 +50,8 @@ struct LoraConfig {
 };
 
 // Errors name key, what is wanted and what was found: Code::corrupt, or Code::unsupported for another kind of adapter,
-// a variant of LoRA that is not computed here, unknown keys, and experts' parameters of PEFT before 0.19.1, which has
-// their two matrices the other way round.
+// a variant of LoRA that is not computed here or two at once, unknown keys, and experts' parameters of PEFT before
+// 0.19.1, which has their two matrices the other way round.
 Result<LoraConfig> read_lora_config(const Json& config);
 
 }  // namespace quire

@@ -45,6 +45,28 @@ TEST(LoraConfig, ParametersOfExpertsAreWrappedInOrder) {
   EXPECT_FALSE(read("[7]"));
 }
 
+TEST(LoraConfig, AnInvocationIsAListOfTokens) {
+  const auto read = [](const std::string& more) {
+    return read_lora_config(
+        *Json::parse(R"({"peft_type":"LORA","r":8,"lora_alpha":16,"peft_version":"0.21.2",)" + more + "}"));
+  };
+  const auto refusal = [&](const std::string& more) {
+    const auto config = read(R"("alora_invocation_tokens":)" + more);
+    return config ? std::string() : config.error().message;
+  };
+  const auto config = read(R"("alora_invocation_tokens":[7,0,7])");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->invocation, (std::vector<int64_t>{7, 0, 7}));
+  for (const char* nothing : {"null", "[]"}) EXPECT_EQ(refusal(nothing), "");
+  const std::string key = "key \"alora_invocation_tokens\": ";
+  EXPECT_EQ(refusal(R"([1,"2"])"), key + "must be a list of tokens, found \"2\"");
+  EXPECT_EQ(refusal("[1.5]"), key + "must be a list of tokens, found 1.5");
+  EXPECT_EQ(refusal("4"), key + "must be a list of tokens, found 4");
+  EXPECT_EQ(refusal(R"([1],"use_dora":true)"), key + "is not supported beside use_dora");
+  EXPECT_EQ(refusal(R"([1],"target_parameters":["experts.down_proj"])"),
+            key + "is not supported beside target_parameters");
+}
+
 // Before 0.19.1 PEFT had A and B of experts' parameters the other way round.
 TEST(LoraConfig, ParametersOfExpertsNeedAVersionThatIsKnown) {
   const auto refusal = [](const std::string& more, const std::string& names = R"(["mlp.experts.down_proj"])") {

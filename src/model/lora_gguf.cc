@@ -15,6 +15,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kEndA = ".lora_a", kEndB = ".lora_b";
+constexpr const char* kInvocation = "adapter.alora.invocation_tokens";
 
 Status check_text(const Metadata& meta, std::string_view key, const std::string& wanted) {
   QR_TRY(const std::string found, meta.get_string(key));
@@ -28,13 +29,23 @@ Result<double> read_alpha(const Metadata& meta, const ModelInfo& info) {
   QR_TRY_VOID(check_text(meta, "adapter.type", "lora"));
   QR_TRY_VOID(check_text(meta, "general.architecture", info.arch));
   constexpr std::string_view kKnown[] = {"adapter.type", "adapter.lora.alpha", "adapter.lora.task_name",
-                                         "adapter.lora.prompt_prefix"};
+                                         "adapter.lora.prompt_prefix", kInvocation};
   for (const auto& [key, value] : meta.values) {
     if (!key.starts_with("adapter.") || std::ranges::find(kKnown, key) != std::end(kKnown)) continue;
     return fail(Code::unsupported, "key " + in_quotes(key) + ": is not supported for a LoRA adapter");
   }
   constexpr double kMost = std::numeric_limits<float>::max();
   return meta.get_double_or("adapter.lora.alpha", -kMost, kMost, 0);
+}
+
+// Of an activated LoRA.
+Status read_invocation(const Metadata& meta, AdapterBuilder& builder) {
+  const MetaValue* value = meta.find(kInvocation);
+  if (value == nullptr) return {};
+  const auto* tokens = std::get_if<std::vector<int64_t>>(value);
+  if (tokens == nullptr)
+    return fail(Code::corrupt, "key " + in_quotes(kInvocation) + ": must be an array of integers, which tokens are");
+  return builder.invoke_by(kInvocation, *tokens);
 }
 
 struct Pair {
@@ -132,6 +143,7 @@ Status add_pair(
 
 Result<std::shared_ptr<const Adapter>> read(const ModelFile& file, const Model& model, AdapterBuilder& builder) {
   QR_TRY(const double alpha, read_alpha(file.meta, model.info()));
+  QR_TRY_VOID(read_invocation(file.meta, builder));
   QR_TRY(const auto pairs, find_pairs(file));
   for (const auto& [tensor, pair] : pairs) QR_TRY_VOID(add_pair(tensor, pair, alpha, model.info(), builder));
   QR_TRY_VOID(file.check_unchanged());

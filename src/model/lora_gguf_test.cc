@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "io/gguf_writer.h"
 #include "model/lora.h"
@@ -26,6 +27,7 @@ class LoraFile : public testing::Test {
     GgufWriter out(path_);
     for (const auto& [key, value] : texts_) out.add_string(key, value);
     if (alpha_ != 0) out.add_f32("adapter.lora.alpha", alpha_);
+    if (invocation_) out.add_i32s("adapter.alora.invocation_tokens", *invocation_);
     for (const auto& [name, tensor] : tensors_) ASSERT_TRUE(out.add_tensor(name, 0, tensor.first));
     for (const auto& [name, tensor] : tensors_) ASSERT_TRUE(out.write(std::as_bytes(std::span(tensor.second))));
     ASSERT_TRUE(out.finish());
@@ -45,6 +47,7 @@ class LoraFile : public testing::Test {
   std::map<std::string, std::string> texts_ = {
       {"general.type", "adapter"}, {"general.architecture", "llama"}, {"adapter.type", "lora"}};
   float alpha_ = 6;
+  std::optional<std::vector<Token>> invocation_;
   std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors_;
   SmallModel model_;
   KeepingOps ops_;
@@ -117,6 +120,31 @@ TEST_F(LoraFile, RowsOfQAndKLieAsTheModelsDo) {
   EXPECT_EQ(ops_.given[1].b, counted(4, 101));
 }
 
+TEST_F(LoraFile, AnInvocationIsOfTokensOfTheVocabulary) {
+  pair("blk.0.attn_v.weight", 2, 8, 4);
+  const auto plain = load();
+  ASSERT_TRUE(plain);
+  EXPECT_TRUE((*plain)->invocation.empty());
+  invocation_ = {3, 0, 4};
+  const auto activated = load();
+  ASSERT_TRUE(activated) << activated.error().message;
+  EXPECT_EQ((*activated)->invocation, invocation_);
+  EXPECT_NE((*activated)->content, (*plain)->content);
+  const std::string key = "key \"adapter.alora.invocation_tokens\": ";
+  invocation_ = {0, 5};
+  EXPECT_EQ(refusal(), key + "token 1 must be 0 to 4, the vocabulary's last, found 5");
+  invocation_ = {-1};
+  EXPECT_EQ(refusal(), key + "token 0 must be 0 to 4, the vocabulary's last, found -1");
+  invocation_->assign(kMostInvocation + 1, 0);
+  EXPECT_EQ(refusal(), key + "must have at most 1024 tokens, has 1025");
+  invocation_->assign(kMostInvocation, 0);
+  EXPECT_EQ(refusal(), "");
+  invocation_->clear();  // as if the key were not there
+  const auto none = load();
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_EQ((*none)->content, (*plain)->content);
+}
+
 TEST_F(LoraFile, IsRefusedByKey) {
   pair("blk.0.attn_v.weight", 2, 8, 4);
   const auto with = [&](const std::string& key, const std::string& value) {
@@ -130,7 +158,9 @@ TEST_F(LoraFile, IsRefusedByKey) {
   EXPECT_EQ(with("adapter.type", "control"), R"(key "adapter.type": must be lora, found "control")");
   EXPECT_EQ(with("general.architecture", "qwen2"), R"(key "general.architecture": must be llama, found "qwen2")");
   EXPECT_EQ(with("adapter.alora.invocation_tokens", "x"),
-            R"(key "adapter.alora.invocation_tokens": is not supported for a LoRA adapter)");
+            R"(key "adapter.alora.invocation_tokens": must be an array of integers, which tokens are)");
+  EXPECT_EQ(with("adapter.alora.invocation", "x"),
+            R"(key "adapter.alora.invocation": is not supported for a LoRA adapter)");
   EXPECT_EQ(with("adapter.lora.task_name", "pirates"), "");
   texts_.erase("general.type");
   EXPECT_THAT(refusal(), testing::HasSubstr("\"general.type\""));

@@ -349,6 +349,8 @@ TEST_F(LoraFolder, ModulesBesideExpertsThatAreParameters) {
 TEST_F(LoraFolder, ContentNamesIt) {
   const uint64_t content = load()->content;
   EXPECT_EQ(load()->content, content);
+  config(R"(,"alora_invocation_tokens":[4,0,4])");  // answers are others
+  EXPECT_NE(load()->content, content);
   config("", R"("peft_type":"LORA","r":2,"lora_alpha":8)");
   EXPECT_NE(load()->content, content);
   config("");
@@ -372,8 +374,8 @@ TEST_F(LoraFolder, RefusesWhatIsNotComputed) {
   EXPECT_EQ(with(R"(,"lora_bias":true)"), key + "\"lora_bias\": is not supported for a LoRA adapter, found true");
   EXPECT_EQ(with(R"(,"layer_replication":[[0,1]])"),
             key + "\"layer_replication\": is not supported for a LoRA adapter, found [[0,1]]");
-  EXPECT_EQ(with(R"(,"alora_invocation_tokens":[1])"),
-            key + "\"alora_invocation_tokens\": is not supported for a LoRA adapter, found [1]");
+  EXPECT_EQ(with(R"(,"alora_invocation_tokens":[1,5])"),
+            key + "\"alora_invocation_tokens\": token 1 must be 0 to 4, the vocabulary's last, found 5");
   EXPECT_EQ(with(R"(,"whatever":7)"), key + "\"whatever\": is not supported for a LoRA adapter, found 7");
   EXPECT_EQ(with(R"(,"bias":"all")"), key + R"("bias": must be "none", found "all")");
   EXPECT_EQ(with(R"(,"init_lora_weights":"pissa")"),

@@ -19,6 +19,7 @@ class SmallModel final : public Model {
  public:
   explicit SmallModel(const std::string& arch = "llama", int n_experts = 0) {
     info_.arch = arch;
+    info_.n_vocab = 5;
     info_.n_layers = 2;
     info_.n_heads = 2;
     info_.n_kv_heads = 1;

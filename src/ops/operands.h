@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/types.h"
 #include "ops/activation.h"
 #include "quant/kv_codec.h"
 #include "quant/weight_format.h"
@@ -47,9 +48,15 @@ struct AdapterLayer {
   std::vector<LowRank> qkv, attn_gate, attn_out, gate_up, down;
 };
 
+inline constexpr size_t kMostInvocation = 1024;  // tokens of an adapter's invocation
+
 // Weights added to a model at run time (LoRA). Constant once it is loaded.
 struct Adapter {
-  uint64_t content = 0;  // of all numbers; equal in every process. Not 0
+  uint64_t content = 0;  // of all numbers and of its invocation; equal in every process. Not 0
+  // Of an activated LoRA: it adds to a prompt's tokens from the last place on where the prompt has these, and to none
+  // of a prompt that has them nowhere; in the vocabulary, kMostInvocation at most. Empty: it adds to all. Source:
+  // Greenewald et al., "Activated LoRA: Fine-tuned LLMs for Intrinsics".
+  std::vector<Token> invocation;
   std::vector<AdapterLayer> layers;
   Buffer memory;  // that the matrices lie in
 };

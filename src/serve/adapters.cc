@@ -76,7 +76,7 @@ Status AdapterTable::load(const std::string& name, const std::string& folder, bo
   const std::lock_guard one_at_a_time(loading_);
   QR_TRY_VOID(check(name, replace));
   QR_TRY(const std::shared_ptr<const Adapter> adapter, read(folder, 0));
-  Named one{{name, folder, adapter->content, adapter->memory.bytes()}, adapter};
+  Named one{{name, folder, adapter->content, adapter->memory.bytes(), true, adapter->invocation}, adapter};
   const std::lock_guard lock(mu_);
   one.last_use = ++last_use_;
   if (Named* const was = find(name); was != nullptr) {
@@ -129,6 +129,7 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::acquire(std::string_view na
   one->entry.content = one->adapter->content;
   one->entry.bytes = one->adapter->memory.bytes();
   one->entry.in_memory = true;
+  one->entry.invocation = one->adapter->invocation;
   return read_again;
 }
 

@@ -23,6 +23,7 @@ class AdapterTable {
     uint64_t content = 0;  // Adapter::content, when it was read last
     int64_t bytes = 0;     // of memory, likewise
     bool in_memory = true;
+    std::vector<Token> invocation = {};  // Adapter::invocation, as content
   };
   struct Stats {
     int64_t n_in_memory = 0, bytes = 0;    // of those that have a name

@@ -161,6 +161,65 @@ class Traffic(Case):
 
 
 @unittest.skipUnless(quill(), 'the adapters are the bundled model\'s')
+class Activated(Case):
+    """The pirate, who begins with some tokens of the prompt. Blocks have 16 tokens."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.invocation = self.tokens_of(' Say it as a pirate')
+        path = changed_adapter(PIRATE, self.folder.name, alora_invocation_tokens=self.invocation)
+        self.assertEqual(self.server.post(LOAD, {'lora_name': 'late', 'lora_path': path})[0], 200)
+
+    def tearDown(self):
+        self.assertEqual(self.server.post(UNLOAD, {'lora_name': 'late'})[0], 200)
+        self.folder.cleanup()
+
+    def tokens_of(self, text):
+        return self.server.post('/tokenize', {'content': text, 'add_special': False})[2]['tokens']
+
+    def complete(self, model, tokens):
+        """The answer, and how many tokens of the prompt were cached."""
+        body = {'model': model, 'prompt': tokens, 'temperature': 0, 'max_tokens': 24}
+        status, _, answer = self.server.post('/v1/completions', body)
+        self.assertEqual(status, 200, answer)
+        return answer['choices'][0]['text'], answer['usage']['prompt_tokens_details']['cached_tokens']
+
+    def test_shares_what_comes_before_with_the_model(self):
+        for number, (first, second) in enumerate([(BASE, 'late'), ('late', BASE)]):
+            before = self.tokens_of(f'Number {number}. ' + 'The quick brown fox jumps over the lazy dog. ' * 6)
+            prompt = before + self.invocation
+            said = {first: self.complete(first, prompt)}
+            self.assertEqual(said[first][1], 0)
+            said[second] = self.complete(second, prompt)
+            self.assertEqual(said[second][1], len(before) // 16 * 16)
+            self.assertNotEqual(said[BASE][0], said['late'][0])
+            self.assertEqual(self.complete('late', prompt), (said['late'][0], len(prompt) - 1))
+            twice = self.server.post('/v1/cache/explain', {'model': 'late', 'prompt': prompt + self.invocation})[2]
+            self.assertEqual(twice['cached_tokens'], len(prompt) // 16 * 16)
+
+    def test_a_prompt_without_it_is_answered_by_the_model(self):
+        prompt = self.tokens_of('One more text. The quick brown fox jumps over the lazy dog.')
+        plain = self.complete(BASE, prompt)[0]
+        self.assertEqual(self.complete('late', prompt), (plain, len(prompt) - 1))
+
+    def test_is_listed_with_its_invocation(self):
+        self.assertIn('late', [m['id'] for m in self.server.get('/v1/models')[2]['data']])
+        listed = self.server.get('/lora-adapters')[2]
+        self.assertEqual([a['alora_invocation_tokens'] for a in listed], [self.invocation])
+
+    def test_another_invocation_under_the_name_is_another_adapter(self):
+        prompt = self.tokens_of('The end of it all. ' * 5) + self.invocation
+        first = self.complete('late', prompt)
+        with tempfile.TemporaryDirectory() as folder:
+            path = changed_adapter(PIRATE, folder, alora_invocation_tokens=self.tokens_of(' The end of it'))
+            self.assertEqual(self.server.post(LOAD, {'lora_name': 'late', 'lora_path': path, 'load_inplace': True})[0], 200)
+            text, cached = self.complete('late', prompt)
+            self.assertNotEqual(text, first[0])
+            self.assertEqual(cached % 16, 0)
+            self.assertLess(cached, len(prompt) - len(self.invocation))
+
+
+@unittest.skipUnless(quill(), 'the adapters are the bundled model\'s')
 class Operators(unittest.TestCase):
     def test_a_key_without_rights_loads_nothing(self):
         server = Server('--api-key', 'guest', '--admin-key', 'boss')
@@ -205,12 +264,16 @@ class Refusals(unittest.TestCase):
     def test_wrong_options_and_folders(self):
         with tempfile.TemporaryDirectory() as folder:
             copy = changed_adapter(PIRATE, folder, modules_to_save=['lm_head'])
+            with tempfile.TemporaryDirectory() as other:
+                late = os.path.join(folder, 'late')
+                shutil.move(changed_adapter(PIRATE, other, alora_invocation_tokens=[3, 999999]), late)
             cases = [(('pirate',), '--lora must be NAME=PATH, got "pirate"'),
                      (('a:b=c',), "an adapter's name has no ':'"),
                      ((f'a={PIRATE}', f'a={PIRATE}'), '"a" is given twice'),
                      ((f'a={folder}',), 'adapter_config.json: cannot be read'),
                      ((f'{BASE}={PIRATE}',), 'is the name of the model'),
                      ((f'a={os.path.join(ADAPTERS, "radio")}',), 'key "peft_type": must be LORA, found "PREFIX_TUNING"'),
+                     ((f'a={late}',), 'adapter_config.json: key "alora_invocation_tokens": token 1 must be 0 to '),
                      ((f'a={copy}',), 'adapter_config.json: key "modules_to_save": is not supported for a LoRA adapter')]
             for adapters, message in cases:
                 with self.subTest(adapters=adapters):

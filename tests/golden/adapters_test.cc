@@ -51,6 +51,8 @@ std::string as_gguf(const std::string& folder, const ModelInfo& info) {
   out.add_string("general.architecture", info.arch);
   out.add_string("adapter.type", "lora");
   const Json config = read_json(folder + "/adapter_config.json");
+  if (const Json* tokens = config.find("alora_invocation_tokens"); tokens != nullptr && tokens->as_array() != nullptr)
+    out.add_i32s("adapter.alora.invocation_tokens", tokens_of(*tokens));
   out.add_f32("adapter.lora.alpha", static_cast<float>(config.find("lora_alpha")->number()));
   std::vector<std::vector<float>> all;
   for (const SafeTensor& tensor : file->tensors) {
@@ -94,7 +96,7 @@ std::string as_gguf(const std::string& folder, const ModelInfo& info) {
 
 // Of a folder's model and of a GGUF file's: what is multiplied is the same, bit for bit.
 TEST(AdapterFiles, AreWhatTheirFoldersAre) {
-  for (const std::string name : {"llama_all", "phi3_fused", "granite_ends", "olmoe_experts"}) {
+  for (const std::string name : {"llama_all", "llama_activated", "phi3_fused", "granite_ends", "olmoe_experts"}) {
     for (const char* file : {"", "/model.gguf"}) {
       SCOPED_TRACE(name + file);
       const std::string model = "build/golden/models/" + name.substr(0, name.find('_')) + file;
@@ -122,9 +124,11 @@ std::function<void(Request&)> with_file(const PeftCase& c, const LoadedModel& lo
 }
 
 TEST(AdapterFiles, MatchPeft) {
-  const std::string its = "tests/golden/adapters/llama_all", model = "build/golden/models/llama";
-  check_peft({"llama", its, its, model, "f32", "f32", 1e-3, 0}, &with_file);
-  check_peft({"llama.gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0}, &with_file);
+  const std::string model = "build/golden/models/llama";
+  for (const std::string its : {"tests/golden/adapters/llama_all", "tests/golden/adapters/llama_activated"}) {
+    check_peft({"llama", its, its, model, "f32", "f32", 1e-3, 0}, &with_file);
+    check_peft({"llama.gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0}, &with_file);
+  }
 }
 
 class GoldenAdapter : public testing::TestWithParam<PeftCase> {};
@@ -135,8 +139,8 @@ std::vector<PeftCase> cases() {
   const std::string folder = "tests/golden/adapters/", models = "build/golden/models/";
   std::vector<PeftCase> out;
   for (const std::string name :
-       {"llama_all", "llama_some", "phi3_fused", "gptneox_fused", "qwen3moe_attention", "llama_dora", "gptneox_dora",
-        "granite_ends", "granite_tied", "gptneox_ends", "olmoe_experts", "qwen2moe_shared"}) {
+       {"llama_all", "llama_some", "llama_activated", "phi3_fused", "gptneox_fused", "qwen3moe_attention", "llama_dora",
+        "gptneox_dora", "granite_ends", "granite_tied", "gptneox_ends", "olmoe_experts", "qwen2moe_shared"}) {
     const std::string model = models + name.substr(0, name.find('_')), its = folder + name;
     out.push_back({name + ".folder", its, its, model, "f32", "f32", 1e-3, 0});
     out.push_back({name + ".gguf", its, its, model + "/model.gguf", "f32", "f32", 1e-3, 0});

@@ -69,12 +69,14 @@ void add_others(const ApiRequest& request, const ServeEnv& env, const Generation
   }
   for (size_t i = 0; i < salts.size(); ++i) {
     if (salts[i] == asked.cache_salt || (i > 0 && salts[i] == 0)) continue;
-    add({own, salts[i]}, {.unsalted = salts[i] == 0});
+    add({own, salts[i], asked.adapter != nullptr ? asked.adapter->invocation : std::vector<Token>()},
+        {.unsalted = salts[i] == 0});
   }
   if (own != 0) add({0, asked.cache_salt}, {.is_adapter = true});
   if (env.adapters == nullptr) return;
   for (const AdapterTable::Entry& entry : env.adapters->all()) {
-    if (entry.content != own) add({entry.content, asked.cache_salt}, {.is_adapter = true, .adapter = entry.name});
+    if (entry.content != own)
+      add({entry.content, asked.cache_salt, entry.invocation}, {.is_adapter = true, .adapter = entry.name});
   }
 }
 

@@ -59,7 +59,8 @@ ApiResult<Call> unload(const ApiRequest& request, const ServeEnv& env) {
   return done("unloaded", name);
 }
 
-// "id": its place in this list, as it is now.
+// "id": its place in this list, as it is now. "alora_invocation_tokens": of an activated one, as llama.cpp's server has
+// it.
 ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
   Json::Array out;
   if (env.adapters != nullptr) {
@@ -69,6 +70,10 @@ ApiResult<Call> list(const ApiRequest&, const ServeEnv& env) {
                                  {"path", entry.folder},
                                  {"bytes", entry.bytes},
                                  {"in_memory", entry.in_memory}});
+      if (entry.invocation.empty()) continue;
+      Json::Array tokens;
+      for (const Token token : entry.invocation) tokens.emplace_back(static_cast<int64_t>(token));
+      out.back().as_object()->emplace_back("alora_invocation_tokens", std::move(tokens));
     }
   }
   return Answer{.body = Json(std::move(out)).dump()};
