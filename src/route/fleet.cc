@@ -37,7 +37,7 @@ Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, M
       clock_(clock),
       metrics_(metrics),
       sessions_(limits.n_sessions, limits.session_s * kNsPerSecond),
-      prefixes_(limits.n_prefix_blocks),
+      prefixes_(0),
       known_by_events_(known_by(metrics, "events")),
       known_by_text_(known_by(metrics, "text")) {}
 
@@ -57,6 +57,10 @@ void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
     if (worker->gone) drop_hints(*worker);
   }
   workers_ = std::move(next);
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->place = i;
+  // A local engine is the only one for its model.
+  const auto n_remote = std::ranges::count_if(workers_, [](const auto& w) { return !w->spec.is_local(); });
+  prefixes_.set_most_blocks(std::min<int64_t>(n_remote, kMostKnownWorkers) * limits_.n_prefix_blocks);
   number_models();
 }
 
@@ -68,7 +72,9 @@ void Fleet::on_more(std::function<void()> fn) {
 // Its next prompt gets it a number that the prefix map does not know.
 void Fleet::drop_hints(Worker& worker) {
   worker.n_downs.fetch_add(1);
-  if (worker.holder != 0) prefixes_.forget(std::exchange(worker.holder, 0));
+  if (worker.holder == 0) return;
+  holders_.erase(worker.holder);
+  prefixes_.forget(std::exchange(worker.holder, 0));
 }
 
 bool Fleet::has(uint64_t worker) const {
@@ -102,10 +108,13 @@ void Fleet::find_candidates(const RouteAsk& ask,
 
 void Fleet::fill_hits(const RouteAsk& ask) {
   if (!policy_.needs_hits) return;
-  for (const PrefixMap::Hit& hit : prefixes_.find(ask.blocks))
-    for (size_t i = 0; i < from_.size(); ++i)
-      if (workers_[from_[i]]->holder == hit.holder)
-        views_[i].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
+  for (const PrefixMap::Hit& hit : prefixes_.find(ask.blocks)) {
+    const auto holder = holders_.find(hit.holder);
+    if (holder == holders_.end()) continue;
+    const auto at = std::ranges::lower_bound(from_, holder->second->place);
+    if (at != from_.end() && *at == holder->second->place)
+      views_[static_cast<size_t>(at - from_.begin())].hit_tokens = tokens_of_bytes(bytes_of_blocks(hit.n_blocks));
+  }
   if (ask.held.empty()) return;
   for (WorkerView& view : views_)
     if (const KvIndex::Hit* hit = said_by(ask, view.id)) view.hit_tokens = hit->n_tokens;
@@ -142,7 +151,7 @@ RouteChoice Fleet::pick(const RouteAsk& ask, uint64_t last) {
   const RouteQuery query{ask.session ? ask.session->lo : ask.key, tokens, turn_++, ask.prompt_tokens};
   if (last == 0) return policy_.choose(views_, query);
   const auto at = std::find_if(views_.begin(), views_.end(), [&](const WorkerView& v) { return v.id == last; });
-  if (at != views_.end() && (ask.pinned || static_cast<double>(at->load_tokens) <= load_bound(views_, tokens)))
+  if (at != views_.end() && (ask.pinned || LoadBound(views_, tokens).keeps(*at)))
     return {static_cast<size_t>(at - views_.begin()), kAtHome};
   RouteChoice moved = policy_.choose(views_, query);
   moved.reason = at == views_.end() ? "session_gone" : "session_full";
@@ -168,13 +177,13 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   ++worker->n_requests;
   worker->n_given.add();
   if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
-  if (policy_.needs_hits && !ask.blocks.empty()) {
-    if (worker->holder == 0) worker->holder = next_holder_++;
+  if (policy_.needs_hits && !ask.blocks.empty() && !worker->spec.is_local()) {
+    if (worker->holder == 0) holders_.emplace(worker->holder = next_holder_++, worker.get());
     prefixes_.add(ask.blocks, worker->holder);
   }
   count(choice.reason);
   if (choice.reason != kAtHome) count_source(ask, worker->id);
-  return Picked{worker, choice.reason, std::move(load)};
+  return Picked{worker, choice.reason, std::move(load), cached};
 }
 
 void Fleet::count(std::string_view reason) {

@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -39,6 +40,7 @@ struct Picked {
   std::shared_ptr<Worker> worker;
   std::string_view reason;
   LoadLease load;
+  int64_t hit_tokens = 0;  // of the prompt's beginning that it is thought to hold
 };
 
 // How a worker is, for /workers and the metrics.
@@ -48,6 +50,9 @@ struct WorkerState {
   int64_t load_tokens = 0, n_requests = 0, others_tokens = 0;
   uint64_t n_given = 0, n_failures = 0;
 };
+
+// What is remembered of prompts grows with the workers, up to so many.
+inline constexpr int64_t kMostKnownWorkers = 1024;
 
 class Fleet : public std::enable_shared_from_this<Fleet> {
  public:
@@ -120,6 +125,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::vector<std::shared_ptr<Worker>> workers_;
   SessionMap sessions_;
   PrefixMap prefixes_;
+  std::unordered_map<uint64_t, const Worker*> holders_;  // of workers_, by their number in the prefix map
   uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
   std::map<std::string_view, Counter*> by_reason_;

@@ -59,6 +59,20 @@ TEST(FleetModel, PoliciesThatKnowPrefixesFindMoreThanThoseThatDoNot) {
   }
 }
 
+// Sixteen times the workers and dialogues: as much is found as before four.
+TEST(FleetModel, ManyWorkersFindAsMuchAsFew) {
+  ModelFleet few, many;
+  many.n_workers = 64;
+  const auto trace = dialogues(31, 8, kApartNs), wide = dialogues(16 * 31, 8, kApartNs / 16);
+  const double found = run("prefix", few, trace).cached;
+  EXPECT_GT(found, 0.6);
+  const FleetResult result = run("prefix", many, wide);
+  EXPECT_GT(result.cached, 0.95 * found);
+  EXPECT_LT(result.busiest, 1.6);
+  many.informed = true;
+  EXPECT_GT(result.cached, 0.95 * run("prefix", many, wide).cached);
+}
+
 TEST(FleetModel, NothingIsLostWhereAWorkerDies) {
   ModelFleet how;
   const auto trace = dialogues(31, 8, kApartNs);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <queue>
@@ -31,6 +32,7 @@ struct ModelFleet {
   WorkerSpeed speed;
   int64_t dies_ns = -1, down_ns = 0;  // worker 0, once; −1: never
   RouteLimits limits;
+  bool informed = false;  // the router is told what each worker holds, and will when it has computed what it was given
   bool measures = false;  // the last three of the result, by a clock of this machine
 };
 
@@ -41,7 +43,9 @@ struct FleetResult {
   int64_t n_done = 0, n_moved = 0;            // requests that ended; that went on at another worker
   int64_t left_tokens = 0;                    // of load that nobody has any more
   double choice_p50_us = 0, choice_p99_us = 0;
-  double within = 0;  // of all looks at all workers, one look each 1000 requests: at most 1.25 × the mean load
+  std::map<std::string, int64_t> reasons;  // how many requests were given for each
+  // Of all looks at all workers, one look each 1000 requests: a load of at most 1.25 × the mean and one request.
+  double within = 0;
 };
 
 class FleetModel {
@@ -91,6 +95,7 @@ class FleetModel {
   }
 
  private:
+  static constexpr int64_t kAnswerTokens = 256;  // as the router takes it where the request does not say
   // Steps of those who died since stay in the queue until it is their turn.
   size_t next_stepper() {
     while (!steps_.empty()) {
@@ -107,7 +112,6 @@ class FleetModel {
 
   // What the router would see of it: text of four bytes a token, in its blocks.
   RouteAsk ask_for(const ModelJob& job) const {
-    constexpr int64_t kAnswerTokens = 256;  // where the request does not say
     RouteAsk out;
     out.prompt_tokens = job.prompt_tokens;
     out.answer_tokens = kAnswerTokens;
@@ -121,14 +125,22 @@ class FleetModel {
     return out;
   }
 
+  void inform(const ModelJob& job, RouteAsk& ask) const {
+    for (size_t i = 0; i < models_.size(); ++i)
+      ask.held.push_back({workers_[i]->id, models_[i].n_held(job.blocks) * kModelBlock});
+    std::ranges::sort(ask.held, {}, &KvIndex::Hit::worker);
+  }
+
   void send(ModelJob job) {
-    const RouteAsk ask = ask_for(job);
+    RouteAsk ask = ask_for(job);
+    if (how_.informed) inform(job, ask);
     const auto before = std::chrono::steady_clock::now();
     auto picked = fleet_->choose(ask, {});
     if (how_.measures) measure(std::chrono::steady_clock::now() - before);
     QR_CHECK(picked.has_value(), "no worker is left");
     const auto at = std::find(workers_.begin(), workers_.end(), picked->worker);
     leases_[job.request] = std::move(picked->load);
+    ++reasons_[std::string(picked->reason)];
     job.sent_ns = clock_.now_ns();
     job.to_compute = -1;
     WorkerModel& model = models_[static_cast<size_t>(at - workers_.begin())];
@@ -143,7 +155,10 @@ class FleetModel {
     int64_t sum = 0;
     for (const WorkerState& w : states) sum += w.load_tokens;
     const double most = 1.25 * static_cast<double>(sum) / static_cast<double>(states.size());
-    for (const WorkerState& w : states) n_within_ += static_cast<int64_t>(static_cast<double>(w.load_tokens) <= most);
+    for (size_t i = 0; i < states.size(); ++i) {
+      const int64_t newest = models_[i].has_work() ? models_[i].newest().prompt_tokens + kAnswerTokens : 0;
+      n_within_ += static_cast<int64_t>(static_cast<double>(states[i].load_tokens - newest) <= most);
+    }
     n_looked_ += std::ssize(states);
   }
 
@@ -197,6 +212,7 @@ class FleetModel {
     out.choice_p99_us = 1e3 * at(choices_ns_, 0.99);
     out.within = static_cast<double>(n_within_) / static_cast<double>(std::max<int64_t>(n_looked_, 1));
     out.n_done = n_done_;
+    out.reasons = reasons_;
     out.n_moved = n_moved_;
     for (const WorkerState& w : fleet_->states()) out.left_tokens += w.load_tokens + w.n_requests;
     return out;
@@ -216,6 +232,7 @@ class FleetModel {
   std::priority_queue<StepEnd, std::vector<StepEnd>, std::greater<>> steps_;
   int64_t n_done_ = 0, n_moved_ = 0, n_within_ = 0, n_looked_ = 0;
   std::vector<int64_t> choices_ns_;
+  std::map<std::string, int64_t> reasons_;
 };
 
 }  // namespace quire

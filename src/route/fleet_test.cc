@@ -279,6 +279,47 @@ TEST(Fleet, RequestsGoWhereTheirModelIs) {
   EXPECT_FALSE(world.fleet->choose(ask, tried));
 }
 
+// One prompt of another dialogue is no reason to leave the worker that has the past, a second is; and what all prompts
+// begin with is no reason to go anywhere.
+TEST(Fleet, ADialogueStaysWhereItsCacheIs) {
+  World world(8);
+  const auto ask_for = [](uint64_t dialogue, int n_blocks) {
+    RouteAsk out;
+    for (int i = 0; i < n_blocks; ++i)
+      out.blocks.push_back(i == 0 ? 1 : random_bits(dialogue, static_cast<uint64_t>(i)));
+    out.prompt_tokens = tokens_of_bytes(bytes_of_blocks(n_blocks));
+    return out;
+  };
+  const auto home = world.fleet->choose(ask_for(1, 100), {})->worker;
+  std::vector<Picked> held;
+  for (uint64_t dialogue = 2; dialogue <= 9; ++dialogue) {
+    held.push_back(std::move(*world.fleet->choose(ask_for(dialogue, 40), {})));
+    EXPECT_EQ(held.back().reason, "miss");
+  }
+  std::erase_if(held, [&](const Picked& one) { return one.worker != home; });
+  ASSERT_EQ(held.size(), 1U);  // one went to each
+  const auto next = world.fleet->choose(ask_for(1, 104), {});
+  EXPECT_EQ(next->reason, "prefix");
+  EXPECT_EQ(next->worker, home);
+  EXPECT_EQ(next->hit_tokens, tokens_of_bytes(bytes_of_blocks(100)));
+  const auto third = world.fleet->choose(ask_for(1, 108), {});
+  EXPECT_EQ(third->reason, "prefix_full");
+  EXPECT_NE(third->worker, home);
+}
+
+// What is remembered of prompts is so much for each worker.
+TEST(Fleet, MoreWorkersRememberMorePrompts) {
+  RouteLimits limits;
+  limits.n_prefix_blocks = 4;
+  for (const int n_workers : {1, 2}) {
+    World world(n_workers, "prefix", limits);
+    RouteAsk ask = asks({}, 128);
+    ask.blocks = {1, 2, 3, 4, 5, 6, 7, 8};
+    EXPECT_EQ(world.fleet->choose(ask, {})->hit_tokens, 0);
+    EXPECT_EQ(world.fleet->choose(ask, {})->hit_tokens, tokens_of_bytes(bytes_of_blocks(4 * n_workers)));
+  }
+}
+
 // Whatever happens, in any order, nothing is charged in the end.
 TEST(Fleet, LoadIsExactUnderAnyOrderOfEvents) {
   for (const char* policy : {"prefix", "hash", "least_load", "two_choices", "round_robin"}) {
@@ -375,40 +416,6 @@ TEST(WorkerSpec, UrlsAreReadAndBadOnesNamed) {
   for (const char* bad : {"https://", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://h:x", "http://a@h",
                           "h:1\r\nx", "http://[::1", "http://h:80:90", "h ?x"})
     EXPECT_NE(read(bad).find("a worker is http://HOST:PORT or https://HOST:PORT, got"), std::string::npos) << bad;
-}
-
-TEST(PrefixMap, FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst) {
-  PrefixMap map(6);
-  const std::vector<uint64_t> a{1, 2, 3, 4}, b{1, 2, 9, 10};
-  map.add(a, 7);
-  map.add(b, 8);
-  const auto hits = map.find(a);
-  ASSERT_EQ(hits.size(), 2U);
-  EXPECT_EQ(hits[0].holder, 8U);
-  EXPECT_EQ(hits[0].n_blocks, 2);
-  EXPECT_EQ(hits[1].n_blocks, 4);
-  map.add(std::vector<uint64_t>{20, 21}, 7);
-  EXPECT_EQ(map.n_blocks(), 6);
-  EXPECT_EQ(map.find(a)[1].n_blocks, 2);  // 4 and 3 went, 1 and 2 are shared
-  for (uint64_t holder = 1; holder < 9; ++holder) map.add(b, holder);
-  EXPECT_EQ(map.find(b).size(), 4U);  // the latest four
-}
-
-TEST(PrefixMap, WhoIsForgottenTakesNoPlaceOfALivingOne) {
-  PrefixMap map(10);
-  const std::vector<uint64_t> a{1, 2, 3};
-  for (uint64_t holder = 1; holder <= 4; ++holder) map.add(a, holder);
-  map.forget(3);
-  EXPECT_EQ(map.find(a).size(), 3U);
-  map.add(a, 5);
-  std::vector<uint64_t> holders;
-  for (const PrefixMap::Hit& hit : map.find(a)) {
-    holders.push_back(hit.holder);
-    EXPECT_EQ(hit.n_blocks, 3);
-  }
-  EXPECT_EQ(holders, (std::vector<uint64_t>{5, 4, 2, 1}));
-  map.forget(9);
-  EXPECT_EQ(map.find(a).size(), 4U);
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ void conversation(benchmark::State& state, const std::string& policy) {
   state.counters["p99_ms"] = result.first_p99_ms;
   state.counters["busiest"] = result.busiest;
   state.counters["moved"] = static_cast<double>(result.n_moved);
+  for (const auto& [reason, times] : result.reasons) state.counters[reason] = static_cast<double>(times);
 }
 
 // The trace once for each four workers, copies under salts and a little later each: what of them is found in caches,
@@ -64,6 +65,7 @@ void fleet_of(benchmark::State& state, const std::string& policy) {
   how.n_workers = static_cast<int>(state.range(0));
   how.measures = true;
   how.limits.n_prefix_blocks = state.range(2);
+  how.informed = state.range(2) == 0;
   const auto n = static_cast<size_t>(state.range(1));
   std::vector<ModelRequest> trace;
   trace.reserve(n + once.size());
@@ -95,14 +97,22 @@ void fleet_of(benchmark::State& state, const std::string& policy) {
   state.counters["choice_p50_us"] = result.choice_p50_us;
   state.counters["choice_p99_us"] = result.choice_p99_us;
   state.counters["within_%"] = 100 * result.within;
+  for (const auto& [reason, times] : result.reasons) state.counters[reason] = static_cast<double>(times);
   state.counters["busiest"] = result.busiest;
   state.counters["p50_ms"] = result.first_p50_ms;
   state.counters["p99_ms"] = result.first_p99_ms;
 }
+// known_blocks: of each worker; 0: the router is told what each holds.
 BENCHMARK_CAPTURE(fleet_of, prefix, "prefix")
     ->ArgNames({"workers", "requests", "known_blocks"})
-    ->ArgsProduct({{1000}, {1'000'000}, {131'072}})
-    ->ArgsProduct({{100}, {100'000}, {131'072, 13'107'200}})
+    ->ArgsProduct({{1000}, {1'000'000}, {32'768}})
+    ->ArgsProduct({{4}, {12'000}, {0, 32'768}})
+    ->ArgsProduct({{100}, {100'000}, {0, 32'768}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(fleet_of, least_load, "least_load")
+    ->ArgNames({"workers", "requests", "known_blocks"})
+    ->Args({100, 100'000, 0})
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);
 

@@ -4,6 +4,7 @@
 #include "http/byte_budget.h"
 #include "http/limits.h"
 #include "http/tls_bytes.h"
+#include "route/fleet.h"
 #include "route/kv_feeds.h"
 #include "route/limits.h"
 #include "route/proxied.h"
@@ -11,8 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kBlockBytes = 160,
-                  kSessionBytes = 160;    // an entry in a list and in a table, with the allocator's share
+constexpr int64_t kSessionBytes = 160;    // an entry in a list and in a table, with the allocator's share
 constexpr int64_t kHeldBlockBytes = 100;  // two entries in tables, with the allocator's share
 constexpr int64_t kTlsBytes = kTlsSessionBytes + kMaxTlsTalk + kTlsRecordBytes;
 constexpr int64_t kWaitingBytes = 2 << 10;  // a request beside its head and body
@@ -39,9 +39,9 @@ std::vector<HeldRow> rows() {
        .in_all = {"… × n_connections", kTlsBytes * http.n_connections},
        .test = "UpstreamTls.WhatPassesIsTheSameAndTheConnectionIsKept"},
       {.what = "router: beginnings of prompts and sessions, and their workers",
-       .in_all = {"160 × n_prefix_blocks + 160 × n_sessions",
-                  kBlockBytes * l.n_prefix_blocks + kSessionBytes * l.n_sessions},
-       .test = "PrefixMap.FindsTheLeadingBlocksOfEachAndForgetsTheEndsFirst"},
+       .in_all = {"19 × n_prefix_blocks × 1024 workers + 160 × n_sessions",
+                  PrefixMap::kBlockBytes * l.n_prefix_blocks * kMostKnownWorkers + kSessionBytes * l.n_sessions},
+       .test = "PrefixMap.HasAsManyNodesAsItsBoundHasRoomFor"},
       {.what = "router: blocks that workers say they have, what they were given just now, and names of salts "
                "(`--worker-events`)",
        .in_all = {"100 × n_kv_blocks + 296 KiB × 900 workers",

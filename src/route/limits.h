@@ -30,7 +30,7 @@ struct RouteLimits {
   int64_t n_moves = 3;                 // of a stream whose worker failed, without a token in between
   int64_t n_sessions = 100'000;        // whose worker is remembered
   int64_t session_s = 3'600;           // for so long, in seconds
-  int64_t n_prefix_blocks = 131'072;   // blocks of prompts whose workers are remembered
+  int64_t n_prefix_blocks = 32'768;    // blocks of prompts whose workers are remembered, for each worker
   int64_t n_kv_blocks = 1'000'000;     // blocks that workers say they have, with --worker-events
   int64_t tokens_ms = 20;              // for a worker to say the tokens of a prompt
   int64_t model_start_ms = 600'000;    // a local engine, until it listens

@@ -108,18 +108,22 @@ bool ModelWatch::look() {
 
 // Whether more is known than before.
 bool ModelWatch::show_all() {
-  bool is_more = false, failed = false;
+  bool is_more = false;
   for (LocalModel& model : models_) {
     if (!show_ || !model.shown.empty() || ending()) continue;
+    const auto before = untold_.find(model.name);
+    if (before != untold_.end() && is_same_file(before->second, model)) continue;
     try {
       model.shown = show_(model);
     } catch (const std::exception& error) {
-      if (!show_failed_) log_warn("route: model " + model.name + " cannot be shown: " + error.what());
-      failed = show_failed_ = true;
+      log_warn("route: model " + model.name + " cannot be shown: " + error.what());
     }
     is_more |= !model.shown.empty();
+    if (model.shown.empty()) untold_[model.name] = model;
   }
-  show_failed_ = failed;
+  std::erase_if(untold_, [&](const auto& one) {
+    return std::ranges::find(models_, one.first, &LocalModel::name) == models_.end();
+  });
   return is_more;
 }
 

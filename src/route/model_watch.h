@@ -22,8 +22,8 @@ class ModelWatch {
   // All models that there are, whenever that is something else than before, or more is known of one. On the thread.
   using Changed = std::function<void(std::vector<LocalModel> models)>;
 
-  // Looks by options.reread, if it is there; asks options.show once for each model, and again when its file changes or
-  // nothing was told. What throws is a look that failed, and the log is told. The destructor waits for them.
+  // Looks by options.reread, if it is there; asks options.show once for each model, and again when its file's size or
+  // time changes. What throws is a look that failed, or tells nothing; the log is told. The destructor waits for them.
   ModelWatch(const LocalOptions& options, Changed changed);
   ~ModelWatch();
   ModelWatch(const ModelWatch&) = delete;
@@ -42,10 +42,11 @@ class ModelWatch {
   const Changed changed_;
 
   // Of the thread.
-  std::vector<LocalModel> models_;             // as they were told of last
-  std::map<std::string, LocalModel> looked_;   // what the last look saw that is not told of yet
-  std::set<std::string> missed_;               // names of models_ that the last look did not see
-  bool failed_ = false, show_failed_ = false;  // the last look
+  std::vector<LocalModel> models_;            // as they were told of last
+  std::map<std::string, LocalModel> looked_;  // what the last look saw that is not told of yet
+  std::set<std::string> missed_;              // names of models_ that the last look did not see
+  std::map<std::string, LocalModel> untold_;  // those of which nothing was told, as they were then
+  bool failed_ = false;                       // the last look
 
   mutable std::mutex mu_;
   std::condition_variable ends_;

@@ -105,11 +105,14 @@ TEST(ModelWatch, WhatThrowsIsALookThatFailed) {
   options.reread = [&]() -> Result<std::vector<LocalModel>> {
     const std::lock_guard lock(mu);
     if (++n_looks < 4) throw std::runtime_error("the folder went");
-    return std::vector<LocalModel>{model("a", 1), model("b", 2)};
+    return std::vector<LocalModel>{model("a", n_looks < 9 ? 1 : 2), model("b", 2)};
   };
   options.show = [&](const LocalModel& one) {
     const std::lock_guard lock(mu);
-    if (++n_shown < 3) throw std::runtime_error("the file went");
+    if (one.name == "a" && one.bytes == 1) {
+      ++n_shown;
+      throw std::runtime_error("the file is broken");
+    }
     return one.name;
   };
   const ModelWatch watch(options, [&](std::vector<LocalModel> models) {
@@ -120,6 +123,8 @@ TEST(ModelWatch, WhatThrowsIsALookThatFailed) {
     const std::lock_guard lock(mu);
     return told.size() == 2 && told[0].shown == "a" && told[1].shown == "b";
   }));
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(n_shown, 1) << "a file that says nothing is read again when it is another one";
 }
 
 // A file that is being written is another one at each look.

@@ -1,5 +1,7 @@
 #include "route/policy.h"
 
+#include <cmath>
+
 #include "base/check.h"
 #include "base/rng.h"
 
@@ -11,17 +13,22 @@ constexpr double kMostOfMean = 1.25;
 
 }  // namespace
 
-double load_bound(std::span<const WorkerView> workers, int64_t tokens) {
-  auto all = static_cast<double>(tokens);
-  for (const WorkerView& w : workers) all += static_cast<double>(w.load_tokens);
-  return kMostOfMean * all / static_cast<double>(workers.size());
+LoadBound::LoadBound(std::span<const WorkerView> workers, int64_t tokens) {
+  int64_t all_tokens = tokens, all_requests = 1;
+  for (const WorkerView& w : workers) {
+    all_tokens += w.load_tokens;
+    all_requests += w.n_requests;
+  }
+  const double share = kMostOfMean / static_cast<double>(workers.size());
+  most_tokens_ = share * static_cast<double>(all_tokens);
+  most_requests_ = static_cast<int64_t>(std::ceil(share * static_cast<double>(all_requests)));
 }
 
 size_t least_loaded(std::span<const WorkerView> workers, uint64_t turn) {
   QR_CHECK(!workers.empty());
-  size_t best = turn % workers.size();
+  size_t best = turn % workers.size(), i = best;
   for (size_t k = 1; k < workers.size(); ++k) {
-    const size_t i = (turn + k) % workers.size();
+    i = i + 1 < workers.size() ? i + 1 : 0;
     const WorkerView &w = workers[i], &b = workers[best];
     if (w.load_tokens < b.load_tokens || (w.load_tokens == b.load_tokens && w.n_requests < b.n_requests)) best = i;
   }
@@ -29,12 +36,12 @@ size_t least_loaded(std::span<const WorkerView> workers, uint64_t turn) {
 }
 
 RouteChoice by_key(std::span<const WorkerView> workers, const RouteQuery& query) {
-  const double bound = load_bound(workers, query.tokens);
+  const LoadBound bound(workers, query.tokens);
   size_t home = 0, best = workers.size();
   for (size_t i = 0; i < workers.size(); ++i) {
     const auto rank = [&](size_t k) { return random_bits(query.key, workers[k].id); };
     if (rank(i) > rank(home)) home = i;
-    const bool fits = static_cast<double>(workers[i].load_tokens) <= bound;
+    const bool fits = bound.allows(workers[i]);
     if (fits && (best == workers.size() || rank(i) > rank(best))) best = i;
   }
   if (best == home) return {home, "hash"};

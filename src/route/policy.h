@@ -1,7 +1,6 @@
 // Where a request goes: a policy is a pure function over plain views of the workers that may be chosen, one file each
 // in policies/, registered under its file's name. The one idea: a worker may be given more only while its load is
-// within 1.25 × the mean of all, in tokens, so none is ever over that by more than one request, whatever a policy would
-// like.
+// within 1.25 × the mean of all, in tokens, or for what it holds already in requests, whatever a policy would like.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -41,8 +40,25 @@ struct RoutePolicyEntry {
   bool needs_hits;  // hit_tokens are filled in
 };
 
-// The most load at which a worker may be given a request of `tokens` more: 1.25 × the mean with it.
-double load_bound(std::span<const WorkerView> workers, int64_t tokens);
+// Who may be given a request of `tokens` more, for one choice. REQUIRES workers not empty.
+class LoadBound {
+ public:
+  LoadBound(std::span<const WorkerView> workers, int64_t tokens);
+  // Its load is at most 1.25 × the mean with the request.
+  bool allows(const WorkerView& w) const { return static_cast<double>(w.load_tokens) <= most_tokens_; }
+  // The same of what it would have but for the tokens that it holds of the prompt, so that with the request it is over
+  // that by no more than one whole request; in requests it is too, at most one over 1.25 × the mean, rounded up.
+  // Prompts are long beside what a worker has to do: one of another dialogue would often be enough to send this one
+  // away, to be computed anew and kept twice.
+  bool keeps(const WorkerView& w) const {
+    return allows(w) ||
+           (w.n_requests <= most_requests_ && static_cast<double>(w.load_tokens - w.hit_tokens) <= most_tokens_);
+  }
+
+ private:
+  double most_tokens_ = 0;
+  int64_t most_requests_ = 0;
+};
 
 // What policies are made of. The least loaded, of equals the one with fewest requests, then the one that comes first
 // from `turn` on.

@@ -27,9 +27,10 @@ TEST(RoutePolicy, NoneIsGivenMoreWhileItIsOverTheBound) {
       for (WorkerView& v : views) v.hit_tokens = rng.between(0, 3) == 0 ? rng.between(0, 500) : 0;
       views[2].hit_tokens = 1000;  // all would go there
       const int64_t tokens = rng.between(1, 800);
-      const double bound = load_bound(views, tokens);
+      const LoadBound bound(views, tokens);
       const RouteChoice choice = policy(name).choose(views, {mix64(i % 3), tokens, i});
-      EXPECT_LE(static_cast<double>(views[choice.index].load_tokens), bound) << name;
+      const WorkerView& chosen = views[choice.index];
+      EXPECT_TRUE(bound.allows(chosen) || (std::string(name) == "prefix" && bound.keeps(chosen))) << name;
       views[choice.index].load_tokens += tokens;
       if (rng.between(0, 1) == 0) {
         auto& done = views[static_cast<size_t>(rng.between(0, 4))];
@@ -46,14 +47,39 @@ TEST(RoutePolicy, PrefixGoesToTheLongestHitThenToTheNextThenToTheLeastLoaded) {
   const auto choose = [&] { return policy("prefix").choose(views, {1, 10, 0}); };
   EXPECT_EQ(choose().index, 2U);
   EXPECT_EQ(choose().reason, "prefix");
-  views[2].load_tokens = 1000;
+  views[2].load_tokens = 10'000;
   EXPECT_EQ(choose().index, 1U);
   EXPECT_EQ(choose().reason, "prefix_full");
-  views[1].load_tokens = 1000;
+  views[1].load_tokens = 10'000;
   EXPECT_EQ(choose().index, 3U);
   views[1].hit_tokens = views[2].hit_tokens = 0;
   EXPECT_EQ(choose().index, 3U);
   EXPECT_EQ(choose().reason, "miss");
+}
+
+TEST(RoutePolicy, WhatIsHeldIsWorthAQueueButOfOneRequestMore) {
+  auto views = workers({100, 100, 100, 100});
+  views[1].load_tokens = 900;
+  EXPECT_FALSE(LoadBound(views, 10).allows(views[1]));
+  EXPECT_FALSE(LoadBound(views, 10).keeps(views[1]));
+  views[1].hit_tokens = 522;  // 900 − 522 is within 1.25 × (1200 + 10) / 4
+  EXPECT_TRUE(LoadBound(views, 10).keeps(views[1]));
+  views[1].hit_tokens = 521;
+  EXPECT_FALSE(LoadBound(views, 10).keeps(views[1]));
+  views[1].hit_tokens = 10'000;
+  views[1].n_requests = 3;  // of 6 and this one, 1.25 × the mean is 2.2
+  EXPECT_TRUE(LoadBound(views, 10).keeps(views[1]));
+  views[1].n_requests = 4;  // of 7 and this one, 2.5
+  EXPECT_FALSE(LoadBound(views, 10).keeps(views[1]));
+}
+
+TEST(RoutePolicy, PrefixTakesABeginningBelowAnEighthForNone) {
+  auto views = workers({100, 100, 100, 90});
+  views[1].hit_tokens = 50;
+  EXPECT_EQ(policy("prefix").choose(views, {1, 10, 0, 400}).index, 1U);
+  const RouteChoice other = policy("prefix").choose(views, {1, 10, 0, 401});
+  EXPECT_EQ(other.index, 3U);
+  EXPECT_EQ(other.reason, "miss");
 }
 
 TEST(RoutePolicy, PredictedLeavesAHolderForAGainOnly) {

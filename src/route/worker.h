@@ -53,6 +53,7 @@ struct Worker {
   // Guarded by the fleet.
   WorkerHealth health;
   bool gone = false;  // no longer of the fleet
+  size_t place = 0;   // among its workers
   // Its number in the prefix map, 0: none. Another one once it was down, for then it holds nothing.
   uint64_t holder = 0;
   int64_t load_tokens = 0, n_requests = 0;

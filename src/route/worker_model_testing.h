@@ -42,6 +42,7 @@ class WorkerModel {
 
   void enter(const ModelJob& job) { jobs_.push_back(job); }
   bool has_work() const { return !jobs_.empty(); }
+  const ModelJob& newest() const { return jobs_.back(); }  // REQUIRES has_work()
   bool in_step() const { return ends_ns_ >= 0; }
   int64_t ends_ns() const { return ends_ns_; }
 
@@ -87,6 +88,14 @@ class WorkerModel {
     ends_ns_ = -1;
     cache_.emplace(speed_.cache_blocks);
     return std::exchange(jobs_, {});
+  }
+  // Of such a prompt's blocks: what it has, and what it will have when it has computed the prompts that it was given.
+  int64_t n_held(std::span<const uint64_t> blocks) const {
+    const auto hits = cache_->find(blocks);
+    int64_t most = hits.empty() ? 0 : hits.front().n_blocks;
+    for (const ModelJob& job : jobs_)
+      most = std::max<int64_t>(most, std::ranges::mismatch(job.blocks, blocks).in1 - job.blocks.begin());
+    return most;
   }
   int64_t cached_tokens() const { return cached_tokens_; }  // of prompts, found
   int64_t prompt_tokens() const { return prompt_tokens_; }  // of prompts that were begun

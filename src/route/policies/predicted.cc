@@ -32,7 +32,8 @@ double first_token_ns(const WorkerView& w, const RouteQuery& query, double usual
 }
 
 RouteChoice choose(std::span<const WorkerView> workers, const RouteQuery& query) {
-  const double bound = load_bound(workers, query.tokens), usual = usual_token_ns(workers);
+  const LoadBound bound(workers, query.tokens);
+  const double usual = usual_token_ns(workers);
   const size_t none = workers.size();
   size_t best = none, holder = none;
   int64_t longest = 0;
@@ -41,7 +42,7 @@ RouteChoice choose(std::span<const WorkerView> workers, const RouteQuery& query)
     const size_t i = (query.turn + k) % workers.size();
     const WorkerView& w = workers[i];
     longest = std::max(longest, w.hit_tokens);
-    if (static_cast<double>(w.load_tokens) > bound) continue;
+    if (!bound.allows(w)) continue;
     const double ns = first_token_ns(w, query, usual);
     const bool lighter = best != none && ns == best_ns && w.load_tokens < workers[best].load_tokens;
     if (best == none || ns < best_ns || lighter) {

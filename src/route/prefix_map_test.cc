@@ -1,0 +1,166 @@
+#include "route/prefix_map.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rng.h"
+
+namespace quire {
+namespace {
+
+using Names = std::vector<uint64_t>;
+
+TEST(PrefixMap, FindsTheLongestBeginningFirstAndForgetsTheEndsFirst) {
+  PrefixMap map(6);
+  const Names a{1, 2, 3, 4}, b{1, 2, 9, 10};
+  map.add(a, 7);
+  map.add(b, 8);
+  const auto hits = map.find(a);
+  ASSERT_EQ(hits.size(), 2U);
+  EXPECT_EQ(hits[0].holder, 7U);
+  EXPECT_EQ(hits[0].n_blocks, 4);
+  EXPECT_EQ(hits[1].holder, 8U);
+  EXPECT_EQ(hits[1].n_blocks, 2);
+  map.add(Names{20, 21}, 7);
+  EXPECT_EQ(map.n_blocks(), 6);
+  EXPECT_EQ(map.find(a)[0].n_blocks, 2);  // 4 and 3 went, 1 and 2 are shared
+  for (uint64_t holder = 1; holder < 9; ++holder) map.add(b, holder);
+  EXPECT_EQ(map.find(b).size(), 4U);  // the latest four
+}
+
+// Everybody's prompts begin alike, and only the latest few are remembered of that beginning.
+TEST(PrefixMap, WhoHoldsTheEndIsFoundThoughManyWereGivenTheBeginningSince) {
+  PrefixMap map(1000);
+  map.add(Names{1, 2, 3}, 1);
+  for (uint64_t holder = 2; holder < 40; ++holder) map.add(Names{1, 100 + holder}, holder);
+  const auto hits = map.find(Names{1, 2, 3, 4});
+  ASSERT_EQ(hits.size(), 5U);
+  EXPECT_EQ(hits[0].holder, 1U);
+  EXPECT_EQ(hits[0].n_blocks, 3);
+  EXPECT_EQ(hits[1].holder, 39U);
+  EXPECT_EQ(hits[1].n_blocks, 1);
+}
+
+TEST(PrefixMap, WhoIsForgottenTakesNoPlaceOfALivingOne) {
+  PrefixMap map(10);
+  const Names a{1, 2, 3};
+  for (uint64_t holder = 1; holder <= 4; ++holder) map.add(a, holder);
+  map.forget(3);
+  EXPECT_EQ(map.find(a).size(), 3U);
+  map.add(a, 5);
+  Names holders;
+  for (const PrefixMap::Hit& hit : map.find(a)) {
+    holders.push_back(hit.holder);
+    EXPECT_EQ(hit.n_blocks, 3);
+  }
+  EXPECT_EQ(holders, (Names{5, 4, 2, 1}));
+  map.forget(9);
+  EXPECT_EQ(map.find(a).size(), 4U);
+}
+
+TEST(PrefixMap, HasAsManyNodesAsItsBoundHasRoomFor) {
+  constexpr int64_t kBlocks = 4 * PrefixMap::kFewNodes * PrefixMap::kBlocksOfNode;
+  PrefixMap map(kBlocks);
+  for (uint64_t i = 1; i <= 20'000; ++i) map.add(Names{i}, 1);
+  EXPECT_EQ(map.n_nodes(), 4 * PrefixMap::kFewNodes);
+  EXPECT_EQ(map.n_blocks(), map.n_nodes());
+  EXPECT_EQ(map.find(Names{20'000}).size(), 1U);
+  EXPECT_TRUE(map.find(Names{1}).empty());
+  Names longest(kBlocks);
+  std::iota(longest.begin(), longest.end(), 1'000'000);
+  map.add(longest, 2);
+  EXPECT_EQ(map.n_blocks(), kBlocks);
+  EXPECT_EQ(map.n_nodes(), 1);
+  map.set_most_blocks(100);
+  EXPECT_EQ(map.n_blocks(), 100);
+  EXPECT_EQ(map.find(longest).front().n_blocks, 100);
+}
+
+// The same by blocks, each on its own.
+class PlainMap {
+ public:
+  explicit PlainMap(size_t most) : most_(most) {}
+  void add(const Names& names, uint64_t holder) {
+    for (size_t i = names.size(); i-- > 0;) {
+      const auto at = std::ranges::find(blocks_, names[i], &Block::name);
+      Block block = at != blocks_.end() ? *at : Block{names[i], {}};
+      if (at != blocks_.end()) blocks_.erase(at);
+      std::erase(block.holders, holder);
+      block.holders.insert(block.holders.begin(), holder);
+      block.holders.resize(std::min<size_t>(4, block.holders.size()));
+      blocks_.insert(blocks_.begin(), block);
+    }
+    blocks_.resize(std::min(most_, blocks_.size()));
+  }
+  void forget(uint64_t holder) {
+    for (Block& block : blocks_) std::erase(block.holders, holder);
+  }
+  Names find(const Names& names) const {  // holders and their blocks by turns
+    Names out, seen;
+    size_t n = 0;
+    while (n < names.size() && std::ranges::find(blocks_, names[n], &Block::name) != blocks_.end()) ++n;
+    for (; n > 0; --n)
+      for (const uint64_t holder : std::ranges::find(blocks_, names[n - 1], &Block::name)->holders) {
+        if (std::ranges::find(seen, holder) != seen.end()) continue;
+        seen.push_back(holder);
+        out.insert(out.end(), {holder, n});
+      }
+    return out;
+  }
+  size_t n_blocks() const { return blocks_.size(); }
+
+ private:
+  struct Block {
+    uint64_t name = 0;
+    Names holders;
+  };
+  const size_t most_;
+  std::vector<Block> blocks_;  // the latest first
+};
+
+TEST(PrefixMap, IsWhatItWouldBeByBlocks) {
+  Rng rng(11);
+  PrefixMap map(60);
+  PlainMap plain(60);
+  uint64_t next = 6;  // the holder that follows the one who is forgotten
+  Names alive{1, 2, 3, 4, 5};
+  for (int i = 0; i < 3000; ++i) {
+    Names names;
+    uint64_t chain = 0;
+    const int64_t length = rng.between(1, 14);
+    for (int64_t k = 0; k < length; ++k)
+      names.push_back(chain = random_bits(chain, static_cast<uint64_t>(rng.between(0, k < 4 ? 0 : 1))));
+    uint64_t& holder = alive[static_cast<size_t>(rng.between(0, 4))];
+    if (rng.between(0, 40) == 0) {
+      map.forget(holder);
+      plain.forget(holder);
+      holder = next++;
+    }
+    Names found;
+    for (const PrefixMap::Hit& hit : map.find(names))
+      found.insert(found.end(), {hit.holder, static_cast<uint64_t>(hit.n_blocks)});
+    ASSERT_EQ(found, plain.find(names)) << i;
+    map.add(names, holder);
+    plain.add(names, holder);
+    ASSERT_EQ(static_cast<size_t>(map.n_blocks()), plain.n_blocks()) << i;
+  }
+}
+
+// Names that nobody made as chains find less, and break nothing.
+TEST(PrefixMap, NamesThatAreNoChainsAreBounded) {
+  Rng rng(12);
+  PrefixMap map(50);
+  for (int i = 0; i < 20'000; ++i) {
+    Names names(static_cast<size_t>(rng.between(0, 9)));
+    for (uint64_t& name : names) name = static_cast<uint64_t>(rng.between(0, 12));
+    map.add(names, static_cast<uint64_t>(rng.between(1, 9)));
+    ASSERT_LE(map.n_blocks(), 50);
+    ASSERT_LE(map.n_nodes(), map.n_blocks());
+    for (const PrefixMap::Hit& hit : map.find(names)) ASSERT_LE(hit.n_blocks, std::ssize(names));
+  }
+}
+
+}  // namespace
+}  // namespace quire
