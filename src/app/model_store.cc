@@ -127,9 +127,12 @@ Result<int64_t> remove_stored(const std::string& models, const std::string& name
   const bool whole_folder = package.has_value() || repo->file.empty();
   std::vector<fs::path> files;
   if (whole_folder) {
-    for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-      if (entry.is_regular_file(error)) files.push_back(entry.path());
-    }
+    std::error_code failure;
+    const fs::recursive_directory_iterator end;
+    for (fs::recursive_directory_iterator at(folder, failure); !failure && at != end; at.increment(failure))
+      if (at->is_regular_file(error)) files.push_back(at->path());
+    if (failure && failure != std::errc::no_such_file_or_directory)
+      return fail(Code::io, folder.string() + ": cannot be read: " + failure.message());
   } else if (const auto choice = choose_files(files_in(folder.string()), repo->file)) {
     for (const HubFile& file : choice->files) files.push_back(folder / file.path);
   }

@@ -110,6 +110,15 @@ TEST_F(ModelStore, RemovesTheNamedAndNoMore) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
+TEST_F(ModelStore, WhatCannotBeReadIsNotRemoved) {
+  put("o/n");  // no folder
+  const auto gone = remove_stored(root_, "o/n");
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::io);
+  EXPECT_EQ(gone.error().message, root_ + "/o/n: cannot be read: Not a directory");
+  EXPECT_TRUE(fs::exists(root_ + "/o/n"));
+}
+
 TEST(ModelsFolder, IsNamedOrInTheCache) {
   ::setenv("QUIRE_MODELS", "/m", 1);
   EXPECT_EQ(models_folder("/named"), "/named");
