@@ -158,12 +158,12 @@ std::optional<size_t> LocalEngines::find(std::string_view wanted) const {
 std::optional<size_t> LocalEngines::any() const {
   const std::lock_guard lock(mu_);
   std::optional<size_t> best, first;
-  for (size_t i = 0; i < table_.models().size(); ++i) {
-    const EngineTable::Model& model = table_.models()[i];
+  for (const auto& [name, place] : places_) {
+    const EngineTable::Model& model = table_.models()[place];
     if (model.gone) continue;
-    if (!first) first = i;
+    if (!first) first = place;
     if (model.state != EngineState::on || (best && model.used_ns <= table_.models()[*best].used_ns)) continue;
-    best = i;
+    best = place;
   }
   return best ? best : first;
 }
@@ -237,7 +237,7 @@ std::vector<LocalModelState> LocalEngines::states() const {
   const std::lock_guard lock(mu_);
   std::vector<LocalModelState> out;
   const int64_t now = clock_.now_ns();
-  for (size_t i = 0; i < slots_.size(); ++i) out.push_back(state_of(i, now));
+  for (const auto& [name, place] : places_) out.push_back(state_of(place, now));
   return out;
 }
 

@@ -117,7 +117,8 @@ class LocalEngines {
   const std::string& name(size_t model) const;
   // By its name, or that with ":latest" behind it; none whose file is gone.
   std::optional<size_t> find(std::string_view name) const;
-  // One that runs, the last used of several, else the first: for pages that belong to none. None: there is no model.
+  // One that runs, the last used of several, else the first by name: for pages that belong to none. None: there is no
+  // model.
   std::optional<size_t> any() const;
 
   // `keep_alive_ms` as EngineTable has it. `told` is called once where it neither is granted nor refused here, unless
@@ -125,7 +126,7 @@ class LocalEngines {
   Entered enter(size_t model, int64_t keep_alive_ms, Told told);
   void unload(size_t model);
   std::optional<Refusal> load(size_t model);
-  std::vector<LocalModelState> states() const;
+  std::vector<LocalModelState> states() const;  // of all, by name
   LocalModelState state(size_t model) const;
 
   // Tells all to end and waits until they have, or kills them after `ms`; who waits is told nothing any more. A second

@@ -189,6 +189,12 @@ TEST(LocalEngines, ModelsComeAndGoWithTheirFiles) {
   EXPECT_TRUE(eventually([&] { return lists("/v1/models", "one"); }));
   EXPECT_EQ(router.complete("one").body, "{\"by\":\"one\"}");
   EXPECT_EQ(pids_in(pids.path).size(), 2U);
+  set({first, second, model("also", listener(two.port()))});  // lists are by name, whenever a model came
+  EXPECT_TRUE(eventually([&] { return lists("/v1/models", "also"); }));
+  for (const char* path : {"/v1/models", "/api/tags"}) {
+    const std::string body = router.ask("GET", path).body;
+    EXPECT_LT(body.find("\"also\""), body.find("\"one\"")) << body;
+  }
 }
 
 TEST(LocalEngines, AModelIsShownWithoutBeingLoaded) {
