@@ -1,6 +1,6 @@
 // Every architecture on the CUDA backend's emulated device: the logits of the CPU's, bit for bit, in one pass and in
 // chunks. Matrices are converted to Q8_0; a model of which some cannot be is skipped and says so, as one whose layers
-// keep a state.
+// keep a state. One model with matrices and caches of every other kind too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,10 +13,19 @@
 namespace quire {
 namespace {
 
-Result<std::vector<float>> logits_on(const std::string& backend, const std::string& model, size_t chunk) {
-  QR_TRY(LoadedModel loaded,
-         load(ModelOptions{
-             .model = golden_path(model), .backend = backend, .threads = 1, .kv_type = "f16", .weights = "q8_0"}));
+struct Kind {
+  std::string weights = "q8_0", kv_type = "f16";
+};
+
+Result<std::vector<float>> logits_on(const std::string& backend,
+                                     const std::string& model,
+                                     size_t chunk,
+                                     const Kind& kind) {
+  QR_TRY(LoadedModel loaded, load(ModelOptions{.model = golden_path(model),
+                                               .backend = backend,
+                                               .threads = 1,
+                                               .kv_type = kind.kv_type,
+                                               .weights = kind.weights}));
   std::vector<Token> ids(23);
   std::iota(ids.begin(), ids.end(), 1);
   QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, 23, static_cast<int>(chunk)));
@@ -29,18 +38,32 @@ Result<std::vector<float>> logits_on(const std::string& backend, const std::stri
   return out;
 }
 
+bool have_same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::ranges::equal(a, b, {}, std::bit_cast<uint32_t, float>, std::bit_cast<uint32_t, float>);
+}
+
 class CudaArchitectures : public testing::TestWithParam<std::string> {};
 
 TEST_P(CudaArchitectures, LogitsAreTheCpus) {
-  const Result<std::vector<float>> truth = logits_on("cpu", GetParam(), 23);
+  const Result<std::vector<float>> truth = logits_on("cpu", GetParam(), 23, {});
   ASSERT_TRUE(truth) << truth.error().message;
   for (const size_t chunk : {23, 5}) {
-    const Result<std::vector<float>> got = logits_on("cuda", GetParam(), chunk);
+    const Result<std::vector<float>> got = logits_on("cuda", GetParam(), chunk, {});
     if (!got && got.error().message.find("so far") != std::string::npos) {
       GTEST_SKIP() << got.error().message;
     }
     ASSERT_TRUE(got) << got.error().message;
-    ASSERT_TRUE(std::ranges::equal(*truth, *got, {}, std::bit_cast<uint32_t, float>, std::bit_cast<uint32_t, float>));
+    ASSERT_TRUE(have_same_bits(*truth, *got));
+  }
+}
+
+TEST(CudaKinds, LogitsAreTheCpus) {
+  for (const Kind& kind : {Kind{"bf16", "f32"}, Kind{"f8_32", "f16"}, Kind{"f32", "q8"}}) {
+    const Result<std::vector<float>> truth = logits_on("cpu", "llama", 23, kind),
+                                     got = logits_on("cuda", "llama", 5, kind);
+    ASSERT_TRUE(truth) << truth.error().message;
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(have_same_bits(*truth, *got)) << kind.weights << ' ' << kind.kv_type;
   }
 }
 

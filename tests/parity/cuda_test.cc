@@ -33,6 +33,59 @@ TEST(Cuda, LinearOfFloatsHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product_of_floats(bench, "f32", 17, 333, 70); });
   expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 5, 15, 64); });
   expect_same([](Bench& bench) { return product_of_floats(bench, "f16", 33, 544, 65); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "bf16", 1, 32, 2); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "bf16", 5, 15, 64); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "bf16", 17, 333, 70); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "bf16", 33, 544, 65); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f8_32", 17, 352, 70); });
+  expect_same([](Bench& bench) { return product_of_floats(bench, "f8_128", 3, 384, 65); });
+}
+
+// Every byte of e4m3 but NaN, under scales of any kind.
+TEST(Cuda, LinearOfAnyF8HasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) {
+    const Linear parts[] = {bench.any_matrix(*find_weight_format("f8_32"), 66, 352, 1)};
+    const Tensor y = bench.floats(Matrix(3, 66)), embedded = bench.floats(Matrix(3, 352));
+    bench.ops().linear(y, bench.floats(Matrix(3, 352, 2)), parts);
+    bench.ops().embed(embedded, bench.ints({65, 0, 1}), parts[0]);
+    std::vector<float> out = bench.values(y);
+    std::ranges::copy(bench.values(embedded), std::back_inserter(out));
+    return out;
+  });
+}
+
+// Products and sums on either side of the least normal number: BF16 has none below it.
+TEST(Cuda, LinearOfTinyBf16HasTheBitsOfTheCpu) {
+  const Body body = [](Bench& bench) {
+    constexpr int64_t kIn = 95, kOut = 640;
+    Stored w = stored_weight(*find_weight_format("f32"), kOut, kIn, 1);
+    std::vector<std::byte> halves(static_cast<size_t>(kOut * kIn * 2));
+    Rng rng(4);
+    for (int64_t i = 0; i < kOut * kIn; ++i) {
+      const float tiny = std::ldexp(load_as<float>(w.bytes.data() + i * 4), static_cast<int>(rng.between(-126, -60)));
+      store_as<uint16_t>(halves.data() + i * 2, f32_to_bf16(tiny));
+    }
+    w.bytes = halves;
+    w.weight.format = find_weight_format("bf16");
+    w.weight.data = w.bytes;
+    Stored bias = stored_weight(*find_weight_format("f32"), 1, kOut, 5);
+    bias.weight.shape = {kOut};
+    for (int64_t i = 0; i < kOut; ++i) {
+      store_as<float>(bias.bytes.data() + i * 4, std::ldexp(load_as<float>(bias.bytes.data() + i * 4), -124));
+    }
+    Matrix x(20, kIn, 2);
+    for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = std::ldexp(x.values[i], i % 3 == 0 ? -66 : -63);
+    x.values[7] = 0x1p-130F;
+    const Linear part = *bench.ops().load_linear(w.weight, &bias.weight, Shard{});
+    const Tensor y = bench.floats(Matrix(20, kOut));
+    bench.ops().linear(y, bench.floats(x), {&part, 1});
+    return bench.values(y);
+  };
+  const std::vector<float> truth = on_cpu(body);
+  EXPECT_GT(std::ranges::count(truth, 0.0F), 100);
+  EXPECT_GT(std::ranges::count_if(truth, [](float v) { return std::fabs(v) >= 0x1p-126F; }), 100);
+  EXPECT_EQ(std::ranges::count_if(truth, [](float v) { return v != 0 && std::fabs(v) < 0x1p-126F; }), 0);
+  expect_same(body);
 }
 
 // Every integer format, beside others in one product, and its rows.

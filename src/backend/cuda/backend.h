@@ -102,8 +102,6 @@ class CudaOps final : public Ops {
   void multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts);
   template <class W>
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
-  template <class W>
-  void embed_floats(const Tensor& y, const Tensor& ids, const Linear& table);
 
   std::shared_ptr<Runtime> runtime_;
   const SampleKernels sums_;

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/attend.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
@@ -91,19 +92,16 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
   return Tensor::dense(data, DType::f32, {n});
 }
 
-template <class W>
-void CudaOps::embed_floats(const Tensor& y, const Tensor& ids, const Linear& table) {
-  const PanelMatrix form(*table.format, table.n_out, table.n_in);
-  run_each(*runtime_,
-           EmbedFloat<W>{rows_of(y), table.w.ptr<W>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)}, y.dim(0),
-           y.dim(1));
-}
-
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const Op op(*this);
-  if (table.format->name == "f32") return embed_floats<float>(y, ids, table);
-  if (table.format->name == "f16") return embed_floats<uint16_t>(y, ids, table);
+  const bool is_of_floats = with_float_format(table.format->name, [&]<class W>(W) {
+    const PanelMatrix form(*table.format, table.n_out, table.n_in);
+    run_each(*runtime_,
+             EmbedFloat<W>{rows_of(y), {table.w.ptr<uint8_t>()}, tables_.numbers(ids), static_cast<int>(form.n_blocks)},
+             y.dim(0), y.dim(1));
+  });
+  if (is_of_floats) return;
   const IntegerFormat& format = *find_integer_format(*table.format);
   const StagedMatrix form(format, table.n_out, table.n_in);
   QR_CHECK(y.dim(0) <= kMostRows);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/cuda/backend.h"
+#include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
@@ -120,7 +121,7 @@ template <class W>
 void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& part) {
   using Kernel = LinearFloat<W>;
   run(*runtime_,
-      Kernel{.w = part.w.ptr<W>(),
+      Kernel{.w = {part.w.ptr<uint8_t>()},
              .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
              .x = read_rows(x),
              .y = rows_of(y),
@@ -138,8 +139,7 @@ void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear>
   for (const Linear& part : parts) {
     const Tensor to = y.columns(column, part.n_out);
     if (part.format->integer && y.dim(0) > 0) multiply_integers(to, q, {&part, 1}, 0);
-    if (part.format->name == "f32") multiply_floats<float>(to, x, part);
-    if (part.format->name == "f16") multiply_floats<uint16_t>(to, x, part);
+    with_float_format(part.format->name, [&]<class W>(W) { multiply_floats<W>(to, x, part); });
     column += part.n_out;
   }
 }

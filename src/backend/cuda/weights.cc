@@ -6,12 +6,11 @@
 #include <string>
 #include <thread>
 
-#include "backend/cuda/kernels/linear_float.cuh"
+#include "backend/cuda/float_formats.h"
+#include "base/check.h"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int64_t kPanelOutputs = LinearFloat<float>::kOutputs, kPanelDepth = LinearFloat<float>::kDepth;
 
 std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFormat& format) {
   const StagedMatrix form(format, weight.n_rows(), weight.n_cols());
@@ -36,18 +35,34 @@ std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFo
   return bytes;
 }
 
+// Numbers of a row, blocks of the file's, to where output `out` of a panel has them.
+template <class W>
+void pack_row(const std::byte* row, const WeightFormat& format, int64_t n_in, int64_t out, std::byte* panel) {
+  using Panels = FloatPanels<W>;
+  constexpr size_t kSize = sizeof(typename Panels::Number);
+  for (int64_t k = 0; k < n_in; ++k) {
+    const std::byte* block = row + k / format.block * format.bytes;
+    std::byte* stage = panel + k / kFloatDepth * Panels::kStageBytes;
+    if constexpr (W::kIsScaled) {
+      std::memcpy(stage + Panels::kScalesAt + out * 4, block, 4);
+      block += 4;
+    }
+    std::memcpy(stage + static_cast<size_t>(k % kFloatDepth * kFloatOutputs + out) * kSize,
+                block + static_cast<size_t>(k % format.block) * kSize, kSize);
+  }
+}
+
 std::vector<std::byte> packed_floats(const HostWeight& weight) {
   const PanelMatrix form(*weight.format, weight.n_rows(), weight.n_cols());
-  const auto size = static_cast<size_t>(weight.format->bytes);
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
-  std::vector<std::byte> room;
-  for (int64_t row = 0; row < weight.n_rows(); ++row) {
-    const std::byte* from = weight.rows(row, 1, room);
-    const int64_t first = row / kPanelOutputs * form.n_blocks * kPanelDepth * kPanelOutputs + row % kPanelOutputs;
-    for (int64_t k = 0; k < weight.n_cols(); ++k, from += size) {
-      std::memcpy(bytes.data() + static_cast<size_t>(first + k * kPanelOutputs) * size, from, size);
+  const auto pack = [&]<class W>(W) {
+    std::vector<std::byte> room;
+    for (int64_t row = 0; row < weight.n_rows(); ++row) {
+      std::byte* panel = bytes.data() + row / kFloatOutputs * form.n_blocks * form.stage_bytes;
+      pack_row<W>(weight.rows(row, 1, room), *weight.format, weight.n_cols(), row % kFloatOutputs, panel);
     }
-  }
+  };
+  QR_CHECK(with_float_format(weight.format->name, pack));  // check_weight
   return bytes;
 }
 
@@ -58,16 +73,23 @@ StagedMatrix::StagedMatrix(const IntegerFormat& format, int64_t rows, int64_t co
       panel_bytes(n_stages * format.stage_bytes),
       bytes(parts_of(rows, kPackedOutputs) * panel_bytes) {}
 
+static int64_t stage_bytes_of(const WeightFormat& format) {
+  int64_t bytes = 0;
+  QR_CHECK(with_float_format(format.name, [&]<class W>(W) { bytes = FloatPanels<W>::kStageBytes; }));  // check_weight
+  return bytes;
+}
+
 PanelMatrix::PanelMatrix(const WeightFormat& format, int64_t rows, int64_t columns)
-    : n_blocks(parts_of(columns, kPanelDepth)),
-      bytes(parts_of(rows, kPanelOutputs) * n_blocks * kPanelDepth * kPanelOutputs * format.bytes) {}
+    : n_blocks(parts_of(columns, kFloatDepth)),
+      stage_bytes(stage_bytes_of(format)),
+      bytes(parts_of(rows, kFloatOutputs) * n_blocks * stage_bytes) {}
 
 Status check_weight(const HostWeight& weight) {
   const std::string_view format = weight.format->name;
-  if (find_integer_format(*weight.format) == nullptr && format != "f32" && format != "f16") {
+  const bool is_of_floats = with_float_format(format, [](auto) {});
+  if (find_integer_format(*weight.format) == nullptr && !is_of_floats) {
     return fail(Code::unsupported,
-                weight.name + ": the cuda backend has kernels for f32, f16 and integer weights so far, not for " +
-                    std::string(format));
+                weight.name + ": the cuda backend has no kernels for " + std::string(format) + " weights so far");
   }
   if (!weight.order().empty()) {
     return fail(Code::unsupported,

@@ -15,10 +15,10 @@ struct StagedMatrix {
   int64_t n_stages, panel_bytes, bytes;  // a panel: 64 outputs
 };
 
-// Of a matrix of floats or halves: panels of 64 outputs, [panel][32 · n_blocks][64], zeros beyond the ends.
+// Of a matrix of a format of floats: [outputs / 64][n_blocks] stages (kernels/linear_float.cuh), zeros beyond the ends.
 struct PanelMatrix {
   PanelMatrix(const WeightFormat& format, int64_t rows, int64_t columns);
-  int64_t n_blocks, bytes;
+  int64_t n_blocks, stage_bytes, bytes;
 };
 
 // Code::unsupported where there is no kernel for the weight.

@@ -36,11 +36,20 @@
   QR_INTEGER(X, q4_z, PackedQ4_Z)     \
   QR_INTEGER(X, q8_z, PackedQ8_Z)
 
+// The same for one of floats.
+#define QR_FLOAT(X, name, W)       \
+  X(linear_##name, LinearFloat<W>) \
+  X(embed_##name, Elementwise<EmbedFloat<W>>)
+#define QR_FLOATS(X)           \
+  QR_FLOAT(X, f32, FloatF32)   \
+  QR_FLOAT(X, f16, FloatF16)   \
+  QR_FLOAT(X, bf16, FloatBF16) \
+  QR_FLOAT(X, f8, FloatF8)
+
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
 #define QR_KERNELS(X)                                                 \
   QR_INTEGERS(X)                                                      \
-  X(linear_f32, LinearFloat<float>)                                   \
-  X(linear_f16, LinearFloat<uint16_t>)                                \
+  QR_FLOATS(X)                                                        \
   X(read_all, ReadAll)                                                \
   X(mma_tiles, MmaTiles)                                              \
   X(quantize, Quantize)                                               \
@@ -77,8 +86,6 @@
   X(gated_none, Elementwise<Gated<Activation::none>>)                 \
   X(gated_below_zero, Elementwise<Gated<Activation::below_zero>>)     \
   X(pick_rows, Elementwise<PickRows>)                                 \
-  X(embed_f32, Elementwise<EmbedFloat<float>>)                        \
-  X(embed_f16, Elementwise<EmbedFloat<uint16_t>>)                     \
   X(rotate, Elementwise<Rotate>)
 
 namespace quire::cuda {

@@ -28,6 +28,51 @@ QR_DEVICE float soft_capped(float x, float cap) {
   return dev::mul(cap, dev::sub(1.0F, dev::div(2.0F, dev::add(e, 1.0F))));
 }
 
+// Sums of products as all but BF16 has them: fused is a · b + c, rounded once.
+struct Plain {
+  QR_DEVICE float operand(float x) const { return x; }
+  QR_DEVICE float fused(float a, float b, float c) const { return dev::fma(a, b, c); }
+  QR_DEVICE float add(float a, float b) const { return dev::add(a, b); }
+  QR_DEVICE float mul(float a, float b) const { return dev::mul(a, b); }
+};
+
+// As a CPU makes them in the mode that flushes subnormals: numbers below the least normal one are zeros of their sign.
+// A result is below it if, rounded as though exponents had no end, it is: what that rounds up to the least normal one
+// is no zero, what only subnormals' wider steps round up is one. Every operand is what operand() or a result gives.
+struct Flushing {
+  QR_DEVICE float operand(float x) const {
+    return (dev::as_bits(x) & 0x7f800000U) == 0 ? dev::as_float(dev::as_bits(x) & 0x80000000U) : x;
+  }
+  QR_DEVICE float fused(float a, float b, float c) const {
+    const float x = dev::fma(a, b, c);
+    if (is_settled(x)) return x;
+    return settled(x, dev::fma(dev::mul(a, kWider), b, dev::mul(c, kWider)));
+  }
+  QR_DEVICE float add(float a, float b) const { return operand(dev::add(a, b)); }  // exact where it is so small
+  QR_DEVICE float mul(float a, float b) const {
+    const float x = dev::mul(a, b);
+    return is_settled(x) ? x : settled(x, dev::mul(dev::mul(a, kWider), b));
+  }
+
+ private:
+  // Of a result this near to the least normal number no operand is so large that this makes it infinite.
+  static constexpr float kWider = 0x1p32F;
+  // Whether it is a zero, or above the least normal number.
+  QR_DEVICE bool is_settled(float x) const { return (dev::as_bits(x) & 0x7fffffffU) - 1U >= 0x00800000U; }
+  QR_DEVICE float settled(float x, float wider) const {
+    const bool is_below = dev::as_float(dev::as_bits(wider) & 0x7fffffffU) < 0x1p-126F * kWider;
+    return is_below ? dev::as_float(dev::as_bits(x) & 0x80000000U) : x;
+  }
+};
+
+// The nearest BF16, of two the even one; of a number below the least normal one a zero of its sign.
+QR_DEVICE float rounded_to_bf16(float x) {
+  const uint32_t bits = dev::as_bits(x);
+  if ((bits & 0x7f800000U) == 0) return dev::as_float(bits & 0x80000000U);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return x;  // NaN
+  return dev::as_float((bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U);
+}
+
 // fold of 16 neighbouring lanes, whose own sums x are; each of them gets it. All lanes of the warp call.
 QR_DEVICE float folded(float x) {
   x = dev::add(x, dev::shuffle_xor(x, 8));

@@ -5,6 +5,7 @@
 namespace quire::cuda {
 
 // Of 8 numbers of a thread. Segments are joined as ((0+1)+(2+3))+((4+5)+(6+7)) as they end; the result is `four`.
+template <class Arithmetic>
 struct SegmentSums {
   float now[8], one[8], two[8], four[8];
   int segment, end;  // the segment ends before this block
@@ -17,9 +18,9 @@ struct SegmentSums {
     for (int i = 0; i < 8; ++i) {
       float v = now[i];
       now[i] = 0.0F;
-      if (segment % 2 == 1) v = dev::add(one[i], v);
-      if (segment % 4 == 3) v = dev::add(two[i], v);
-      if (segment == 7) v = dev::add(four[i], v);
+      if (segment % 2 == 1) v = Arithmetic().add(one[i], v);
+      if (segment % 4 == 3) v = Arithmetic().add(two[i], v);
+      if (segment == 7) v = Arithmetic().add(four[i], v);
       if (segment % 2 == 0) one[i] = v;
       if (segment % 4 == 1) two[i] = v;
       if (segment == 3 || segment == 7) four[i] = v;
