@@ -150,7 +150,7 @@ struct Avx512Lanes {
   static F load_centred_nibbles(const std::byte* p) {  // ((16 bytes >> kShift) & 15) − 8
     const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     static constexpr float kCentred[] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
-    return _mm512_permutexvar_ps(_mm512_srli_epi32(wide, kShift), _mm512_loadu_ps(kCentred));  // four bits of each index
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(wide, kShift), _mm512_loadu_ps(kCentred));  // four bits of an index
   }
   static F to_float(I v) { return _mm512_cvtepi32_ps(v); }
   static bool has_nan(F v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
