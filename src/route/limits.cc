@@ -29,7 +29,7 @@ constexpr RouteLimitRow kRows[] = {
     {"n_sessions", &RouteLimits::n_sessions, "whose worker is remembered"},
     {"session_s", &RouteLimits::session_s, "for so long, in seconds"},
     {"n_prefix_blocks", &RouteLimits::n_prefix_blocks,
-     "blocks of prompts whose workers are remembered, for each worker"},
+     "blocks of prompts whose workers are remembered, for each worker, up to 1024 of them"},
     {"n_kv_blocks", &RouteLimits::n_kv_blocks,
      "blocks that workers say they have (--worker-events), an equal share for each worker"},
     {"tokens_ms", &RouteLimits::tokens_ms,

@@ -80,6 +80,11 @@ TEST(RoutePolicy, PrefixTakesABeginningBelowAnEighthForNone) {
   const RouteChoice other = policy("prefix").choose(views, {1, 10, 0, 401});
   EXPECT_EQ(other.index, 3U);
   EXPECT_EQ(other.reason, "miss");
+  // Names of blocks reach no farther than 133,120 tokens.
+  views[1].hit_tokens = 16'640;
+  EXPECT_EQ(policy("prefix").choose(views, {1, 10, 0, 5'000'000}).index, 1U);
+  views[1].hit_tokens = 16'639;
+  EXPECT_EQ(policy("prefix").choose(views, {1, 10, 0, 5'000'000}).index, 3U);
 }
 
 TEST(RoutePolicy, PredictedLeavesAHolderForAGainOnly) {

@@ -81,6 +81,7 @@ void PrefixMap::drop_oldest() {
     const int64_t n = n_nodes() > most_nodes ? std::ssize(oldest.names) : n_blocks_ - most_blocks_;
     if (n < std::ssize(oldest.names)) {
       oldest.names.resize(oldest.names.size() - static_cast<size_t>(n));
+      if (oldest.names.capacity() > 2 * oldest.names.size()) oldest.names.shrink_to_fit();
       n_blocks_ -= n;
     } else {
       n_blocks_ -= std::ssize(oldest.names);

@@ -43,6 +43,7 @@ ReasoningMarks reasoning_marks(Kind kind) {
 
 ReasoningMarks response_marks(Kind kind) {
   if (kind == Kind::command) return kResponse;
+  if (kind == Kind::apriel) return {"", "[END FINAL RESPONSE]"};
   return kind == Kind::command_text ? kText : ReasoningMarks{};
 }
 
@@ -67,11 +68,14 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
     return chat_template.find(m.open) != std::string_view::npos &&
            chat_template.find(m.close) != std::string_view::npos;
   };
-  for (size_t k = 0; k < kMarked.size(); ++k) {
-    const auto& [kind, marks] = kMarked[k];
-    if (n[k] < 2 && !in_template(marks)) continue;
-    const bool text = kind == Kind::command && in_template(kText) && !in_template(kResponse);
-    return {text ? Kind::command_text : kind, n_control[k] > 0};
+  // A vocabulary may have marks of a model that it was made for once.
+  for (const bool asked : {true, false}) {
+    for (size_t k = 0; k < kMarked.size(); ++k) {
+      const auto& [kind, marks] = kMarked[k];
+      if (asked ? !in_template(marks) : n[k] < 2) continue;
+      const bool text = kind == Kind::command && in_template(kText) && !in_template(kResponse);
+      return {text ? Kind::command_text : kind, n_control[k] > 0};
+    }
   }
   return {};
 }
@@ -109,7 +113,7 @@ bool ReasoningSplitter::may_be_mark(std::string_view text) const {
     return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
   const auto begins = [&](std::string_view mark) { return mark.starts_with(text); };
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
-  if ((opens() && begins(marks.open)) || (closes() && begins(marks.close))) return true;
+  if ((at_ == At::start && begins(marks.open)) || (at_ == At::inside && begins(marks.close))) return true;
   return at_ != At::inside && (begins(said.open) || begins(said.close));
 }
 
@@ -117,7 +121,7 @@ bool ReasoningSplitter::is_mark(std::string_view text) const {
   if (kind_ == Kind::channels)
     return text == kTo || std::find(kChannelMarks.begin(), kChannelMarks.end(), text) != kChannelMarks.end();
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
-  if ((opens() && text == marks.open) || (closes() && text == marks.close)) return true;
+  if ((at_ == At::start && text == marks.open) || (at_ == At::inside && text == marks.close)) return true;
   return at_ != At::inside && (text == said.open || text == said.close);
 }
 
@@ -160,6 +164,10 @@ void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   }
 }
 
+bool ReasoningSplitter::is_said() const {
+  return at_ == At::header && header_.starts_with(kTo) && header_.find(kChannel) == std::string::npos;
+}
+
 // "final" is said to the user; so is a message that names no channel.
 void ReasoningSplitter::end_header(AnswerParts& out) {
   const std::string_view header = header_;
@@ -180,6 +188,10 @@ void ReasoningSplitter::on_text(std::string_view text, AnswerParts& out) {
   for (const char c : text) {
     if (at_ == At::header) {
       if (header_.size() < kHeaderBytes) header_ += c;
+      if (header_.size() < kHeaderBytes || !is_said()) continue;
+      out.add(PartKind::text, header_);
+      header_.clear();
+      at_ = At::content;
       continue;
     }
     if (at_ == At::content) {
@@ -205,6 +217,7 @@ void ReasoningSplitter::finish(AnswerParts& out) {
   const std::string rest = std::move(held_);
   held_.clear();
   on_text(rest, out);
+  if (is_said()) out.add(PartKind::text, header_);
   if (at_ == At::start) out.add(PartKind::text, spaces_);
   spaces_.clear();
 }

@@ -1,6 +1,6 @@
 // What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in the words of
-// Seed-OSS, MiniMax M3, Mistral ([THINK]…[/THINK]), Apriel, Gemma 4 (<|channel>thought…<channel|>, also later in an
-// answer) or Command R (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>, in later models
+// Seed-OSS, MiniMax M3, Mistral ([THINK]…[/THINK]), Apriel, Gemma 4 (<|channel>thought…<channel|>) or Command R
+// (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>, in later models
 // <|START_TEXT|>…<|END_TEXT|>), or channels as gpt-oss writes them
 // (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
 // comes out, joined, does not depend on how the text was cut.
@@ -25,7 +25,7 @@ struct ReasoningMarks {
 };
 ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
 
-// What Command R's models put around what they say to the user; both empty for others.
+// What Command R's models put around what they say to the user, and Apriel's behind it; empty for others.
 ReasoningMarks response_marks(ReasoningForm::Kind kind);
 
 // By the marks in the vocabulary, or, but for channels, in the chat template that a model is asked with.
@@ -55,8 +55,7 @@ class ReasoningSplitter {
  private:
   enum class At : uint8_t { start, inside, after, header, content };
   void take(char c, AnswerParts& out);
-  bool opens() const { return at_ == At::start || (kind_ == ReasoningForm::Kind::gemma && at_ != At::inside); }
-  bool closes() const { return at_ == At::inside || (kind_ == ReasoningForm::Kind::gemma && at_ != At::start); }
+  bool is_said() const;  // a header that no mark has ended and that began as text may
   bool may_be_mark(std::string_view text) const;
   bool is_mark(std::string_view text) const;
   void on_mark(std::string_view mark, AnswerParts& out);

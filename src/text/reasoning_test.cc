@@ -57,10 +57,10 @@ TEST(ReasoningSplitter, TakesCommandRsMarksApart) {
 
 TEST(ReasoningSplitter, TakesGemmasMarksApart) {
   expect_parts(Kind::gemma, false, "<|channel>thought\nI <look>.\n<channel|>Yes.", {"I <look>.", "Yes."});
-  expect_parts(Kind::gemma, false, "<|channel>thought\n<channel|>Yes,<|channel>thought\nA.<channel|> no.",
-               {"A.", "Yes,no."});
-  expect_parts(Kind::gemma, false, "<|channel>thought\nA.<channel|>Yes<|channel>thought\n B. <channel|><channel|>",
-               {"A.\nB.", "Yes"});
+  expect_parts(Kind::gemma, false, "<|channel>thought\n<channel|>Yes, <|channel>thought.",
+               {"", "Yes, <|channel>thought."});
+  expect_parts(Kind::gemma, false, R"({"s":"<|channel>thought x<channel|>"})",
+               {"", R"({"s":"<|channel>thought x<channel|>"})"});
   expect_parts(Kind::gemma, false, "<channel|>Yes <|channel>no.", {"", "<channel|>Yes <|channel>no."});
   expect_parts(Kind::gemma, true, "I look.<channel|>\nYes.", {"I look.", "Yes."});
   expect_parts(Kind::gemma, false, "<|channel>other", {"", "<|channel>other"});
@@ -74,6 +74,7 @@ TEST(ReasoningSplitter, TakesOtherMarksApart) {
   expect_parts(Kind::minimax, false, "<mm:think>A.</mm:think>B.", {"A.", "B."});
   expect_parts(Kind::mistral, false, "[THINK]A [0] [/THIN.[/THINK]B [/THINK]", {"A [0] [/THIN.", "B [/THINK]"});
   expect_parts(Kind::apriel, true, "A [BEGIN] .\n[BEGIN FINAL RESPONSE]\nB.", {"A [BEGIN] .", "B."});
+  expect_parts(Kind::apriel, true, "A.\n[BEGIN FINAL RESPONSE]\nB.[END FINAL RESPONSE]", {"A.", "B."});
 }
 
 TEST(ReasoningSplitter, TakesChannelsApart) {
@@ -84,6 +85,9 @@ TEST(ReasoningSplitter, TakesChannelsApart) {
   expect_parts(Kind::channels, false, "<|start|>assistant<|message|>plain", {"", "plain"});
   expect_parts(Kind::channels, false, "just text", {"", "just text"});
   expect_parts(Kind::channels, false, " to the user", {"", " to the user"});
+  expect_parts(Kind::channels, false, " to=be, or not", {"", " to=be, or not"});
+  const std::string said = " to=" + std::string(3000, 'b');
+  expect_parts(Kind::channels, false, said, {"", said});
   expect_parts(Kind::channels, false, " to=python<|channel|>commentary<|message|>1 + 1<|call|>", {"1 + 1", ""});
   expect_parts(Kind::channels, false,
                "<|channel|>analysis<|message|>A.<|end|><|start|>assistant<|channel|>analysis<|message|> B. ",

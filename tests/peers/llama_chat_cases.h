@@ -1,4 +1,4 @@
-// What llama.cpp's tests of its chat parsers are compiled against by llama_chat_tests.py: each case that they describe
+// What llama.cpp's tests of its chat parsers are compiled against by llama_chat_cases.py: each case that they describe
 // becomes a line of JSON on the standard output. The names and the order of members are those that the tests use.
 #pragma once
 #include <cstdio>

@@ -1,7 +1,10 @@
 // To whom holds the longest beginning of the prompt, among those that may be given it; a prompt of which nobody holds
 // an eighth goes to the least loaded, which then holds it. Less than that is no reason: what all prompts begin with
 // would send those that have nothing else in common to the few workers that had it last, and push out of their caches
-// what others come back for.
+// what others come back for. Of a longer prompt than names of blocks reach, an eighth of what they reach.
+#include <algorithm>
+
+#include "route/asked.h"
 #include "route/policy.h"
 
 namespace quire {
@@ -14,9 +17,10 @@ RouteChoice choose(std::span<const WorkerView> workers, const RouteQuery& query)
   int64_t longest = 0, best_hit = 0;
   size_t best = workers.size();
   size_t i = query.turn % workers.size();
+  const int64_t findable = std::min(query.prompt_tokens, tokens_of_bytes(bytes_of_blocks(kMostBlocks)));
   for (size_t k = 0; k < workers.size(); ++k, i = i + 1 < workers.size() ? i + 1 : 0) {
     const WorkerView& w = workers[i];
-    if (w.hit_tokens == 0 || kLeastShare * w.hit_tokens < query.prompt_tokens) continue;
+    if (w.hit_tokens == 0 || kLeastShare * w.hit_tokens < findable) continue;
     if (w.hit_tokens > longest) longest = w.hit_tokens;
     if (!bound.keeps(w)) continue;
     const bool same = best < workers.size() && w.hit_tokens == best_hit;

@@ -127,13 +127,15 @@ CallItem::Step CallItem::end_name(std::string_view name, char next) {
   if (!form_.id_mark.empty()) name = name.substr(0, name.find(form_.id_mark));
   while (!name.empty() && is_json_space(name.back())) name.remove_suffix(1);
   if (!know_name(name)) return Step::broken;
-  certain_ = form_.marked() || form_.quoted();
+  certain_ =
+      form_.quoted();  // prose may name a tool behind a mark: of marked calls the first argument or the end tells
   at_ = form_.marked() ? At::in_marked : form_.keywords ? At::in_keywords : form_.quoted() ? At::in_quoted : At::value;
   return push(next);
 }
 
 CallItem::Step CallItem::push_marked(char c) {
   const MarkedArguments::Step step = marked_->push(c, arguments_);
+  certain_ = certain_ || step == MarkedArguments::Step::whole || !arguments_.empty();
   if (step == MarkedArguments::Step::more) return Step::more;
   return step == MarkedArguments::Step::whole ? Step::whole : Step::broken;
 }

@@ -1,4 +1,4 @@
-// Answers of models of many families, with what another server's tests say is in them: tests/peers/llama_chat_tests.py
+// Answers of models of many families, with what another server's tests say is in them: tests/peers/llama_chat_cases.py
 // makes the file that QUIRE_CHAT_CASES names, a case a line. Each is read as a server with the template would read it,
 // whole and cut, and what it holds of calls is written by the template and read back.
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Marked calls whose marks say what a value is, whose values may stand in further marks, or whose first mark may lack:
-// how they are read, and what may be written.
+// Marked calls whose marks say what a value is, whose values may stand in further marks, or whose first mark may be
+// missing: how they are read, and what may be written.
 #include <gtest/gtest.h>
 
 #include "base/json.h"

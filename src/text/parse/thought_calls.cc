@@ -18,7 +18,9 @@ void ThoughtCalls::push(std::string_view thought, AnswerParts& out) {
   for (const char c : thought) {
     waiting_ += c;
     parser_->push({&c, 1}, parts_);
-    if (!parts_.has(PartKind::text)) continue;
+    const bool is_text = parts_.has(PartKind::text);
+    parts_.clear();
+    if (!is_text) continue;
     const std::string open = waiting_.substr(waiting_.size() - parser_->open_bytes());  // may begin a call
     waiting_.resize(waiting_.size() - open.size());
     release(out);
@@ -34,7 +36,6 @@ void ThoughtCalls::push(std::string_view thought, AnswerParts& out) {
 void ThoughtCalls::release(AnswerParts& out) {
   out.add(PartKind::reasoning, waiting_);
   waiting_.clear();
-  parts_.clear();
 }
 
 void ThoughtCalls::give_up(AnswerParts& out) {
