@@ -101,7 +101,7 @@ void expect_all(const What& what, uint64_t n_wanted) {
   const auto wanted = static_cast<int>(n_seeds);
   EXPECT_GT(sums.n_hits, what.hash_bits == 1 ? 0 : wanted / 4);
   EXPECT_GT(sums.n_refused, wanted / 4);
-  EXPECT_GT(sums.n_copied, wanted / (what.pins ? 8 : 4));
+  EXPECT_GT(sums.n_copied, wanted / (what.pins ? 32 : 16));
   EXPECT_GT(sums.n_parts, what.hash_bits == 1 ? 0 : wanted / 64);
   if (what.pins && what.hash_bits != 1) {
     EXPECT_GT(sums.n_pinned, wanted / 4);
