@@ -196,6 +196,20 @@ class Inflation:
         return placed.tensor(name, w, self.seed)
 
 
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """The options that say which model is inflated, and to what shape."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument('--checkpoint')
+    source.add_argument('--hf-in')
+    source.add_argument('--gguf-in')
+    parser.add_argument('--tokenizer', help='default: beside the model')
+    parser.add_argument('--shape', choices=sorted(SHAPES), help='of a real model; the numbers below change it')
+    for key in SHAPES['1b']:
+        parser.add_argument('--' + key.replace('_', '-'), type=int)
+    parser.add_argument('--own-vocab', action='store_true', help='no new tokens')
+    parser.add_argument('--seed', type=int, default=1, help='of what feeds only zeros')
+
+
 def wanted_config(args: argparse.Namespace, a: Config) -> Config:
     wanted = dict(SHAPES[args.shape]) if args.shape else {}
     wanted |= {key: value for key in SHAPES['1b'] if (value := getattr(args, key)) is not None}
@@ -219,18 +233,9 @@ def inflate(trained: Trained, b: Config, out: str, kind: str, seed: int) -> None
 
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument('--checkpoint')
-    source.add_argument('--hf-in')
-    source.add_argument('--gguf-in')
-    parser.add_argument('--tokenizer', help='default: beside the model')
-    parser.add_argument('--shape', choices=sorted(SHAPES), help='of a real model; the numbers below change it')
-    for key in SHAPES['1b']:
-        parser.add_argument('--' + key.replace('_', '-'), type=int)
-    parser.add_argument('--own-vocab', action='store_true', help='no new tokens')
+    add_shape(parser)
     parser.add_argument('--out', required=True, help='FILE.gguf, or a folder for Hugging Face')
     parser.add_argument('--type', choices=sorted(TYPES), default='bf16', help='of the matrices; a folder is f32 or bf16')
-    parser.add_argument('--seed', type=int, default=1, help='of what feeds only zeros')
     args = parser.parse_args(argv)
     if not args.out.endswith('.gguf') and args.type not in ('f32', 'bf16'):
         raise SystemExit(f'inflate: a folder is of f32 or bf16, not {args.type}')

@@ -1,5 +1,6 @@
-# tools/inflate.py: a larger checkpoint of the same function, from GGUF to GGUF and to a folder; and that what
-# tools/train/export.py writes it reads back. Values by the engine itself.
+# tools/inflate.py: a larger checkpoint of the same function, from GGUF to GGUF and to a folder; that what
+# tools/train/export.py writes it reads back, values by the engine itself; and an EAGLE-3 head of the small model at the large
+# shape (tools/inflate_eagle.py), values by numpy.
 import os
 import subprocess
 import sys
@@ -96,6 +97,68 @@ facts = json.loads(subprocess.run([quire, 'inspect', at('q8.gguf'), '--json'], c
 assert facts['arch'] == 'llama', facts
 '''
 
+HEAD = '''
+from inflate_eagle import TAPS, inflate_head
+from tensor_files import read_safetensors, write_safetensors
+d, n_tokens = a.n_embd, 40
+def head_weight(name, *shape):
+    return rng.uniform(0.5, 1.5, shape) if len(shape) == 1 else rng.normal(0, shape[1] ** -0.5, shape)
+shapes = {'fc.weight': (d, 3 * d), 'norm.weight': (d,), 'lm_head.weight': (n_tokens, d), 'midlayer.hidden_norm.weight': (d,),
+          'midlayer.input_layernorm.weight': (d,), 'midlayer.post_attention_layernorm.weight': (d,),
+          'midlayer.self_attn.q_proj.weight': (32, 2 * d), 'midlayer.self_attn.k_proj.weight': (16, 2 * d),
+          'midlayer.self_attn.v_proj.weight': (16, 2 * d), 'midlayer.self_attn.o_proj.weight': (d, 32),
+          'midlayer.mlp.gate_proj.weight': (48, d), 'midlayer.mlp.up_proj.weight': (48, d), 'midlayer.mlp.down_proj.weight': (d, 48)}
+state = {name: head_weight(name, *shape).astype(np.float32) for name, shape in shapes.items()}
+config = dict(hidden_size=d, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1, head_dim=16, rms_norm_eps=1e-5,
+              rope_theta=1e4, vocab_size=300, draft_vocab_size=n_tokens)
+config[TAPS[0]] = {TAPS[1]: [1, 2, 2]}
+os.makedirs(at('head'))
+write_json(at('head/config.json'), config)
+write_safetensors(at('head/model.safetensors'), {name: rows_of(w) for name, w in (state | {'d2t': np.arange(n_tokens) * 3}).items()},
+                  'f32', whole=('d2t',))
+def guesses(folder, tokens, states):
+    # [n, n_tokens] of the head in `folder`, from embeddings [n, d] and states [n, 3 · d]
+    c, w = json.load(open(os.path.join(folder, 'config.json'))), read_safetensors(os.path.join(folder, 'model.safetensors'))
+    m, n, width = (lambda name: w['midlayer.' + name + '.weight']), len(tokens), c['head_dim']
+    norm = lambda x, g: x / np.sqrt((x * x).mean(-1, keepdims=True) + c['rms_norm_eps']) * g
+    angles = np.arange(n)[:, None] * c['rope_theta'] ** (-np.arange(0, width, 2) / width)
+    def heads(x, rotated):
+        x = x.reshape(n, -1, width).transpose(1, 0, 2)
+        if rotated:
+            left, right = x[..., :width // 2], x[..., width // 2:]
+            x = np.concatenate((left * np.cos(angles) - right * np.sin(angles), right * np.cos(angles) + left * np.sin(angles)), -1)
+        return x
+    x = states @ w['fc.weight'].T
+    both = np.concatenate((norm(tokens, m('input_layernorm')), norm(x, m('hidden_norm'))), -1)
+    q, k, v = (heads(both @ m(f'self_attn.{part}_proj').T, part != 'v') for part in 'qkv')
+    k, v = (np.repeat(y, len(q) // len(y), 0) for y in (k, v))
+    scores = np.where(np.tri(n, dtype=bool), q @ k.transpose(0, 2, 1) / width ** 0.5, -np.inf)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    out = (shares / shares.sum(-1, keepdims=True)) @ v
+    x = x + out.transpose(1, 0, 2).reshape(n, -1) @ m('self_attn.o_proj').T
+    y = norm(x, m('post_attention_layernorm'))
+    gate = y @ m('mlp.gate_proj').T
+    x = x + (gate / (1 + np.exp(-gate)) * (y @ m('mlp.up_proj').T)) @ m('mlp.down_proj').T
+    return norm(x, w['norm.weight']) @ w['lm_head.weight'].T
+tokens, states = rng.normal(size=(12, d)), rng.normal(size=(12, 3, d)) * 4
+truth = guesses(at('head'), tokens, states.reshape(12, -1))
+for change in (dict(n_embd=128), dict(n_layers=5, n_heads=12, n_kv_heads=6, n_ff=160), dict(n_embd=160, n_heads=9, n_kv_heads=9, head_dim=48)):
+    b = replace(a, **change)
+    inflate_head(at('head'), a, b, at('big head'), 'f32', 3)
+    wide = [np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, b.n_embd - d)]) for x in (tokens, states)]
+    y = guesses(at('big head'), wide[0], wide[1].reshape(12, -1))
+    assert np.abs(y - truth).max() < 2e-5 * np.abs(truth).max(), (change, np.abs(y - truth).max())
+    made = json.load(open(at('big head/config.json')))
+    assert made[TAPS[0]][TAPS[1]] == [b.n_layers // 2, b.n_layers, b.n_layers], made
+    assert made['num_attention_heads'] == b.n_heads and made['hidden_size'] == b.n_embd, made
+    assert (read_safetensors(at('big head/model.safetensors'))['d2t'] == np.arange(n_tokens) * 3).all()
+try:
+    inflate_head(at('head'), replace(a, n_embd=96), replace(a, n_embd=128), at('none'), 'f32', 3)
+    raise AssertionError('held')
+except SystemExit as e:
+    assert 'the head is 64 wide, the model 96' in str(e), e
+'''
+
 
 class Inflate(unittest.TestCase):
     @classmethod
@@ -117,6 +180,9 @@ class Inflate(unittest.TestCase):
 
     def test_a_larger_shape_computes_the_same(self):
         self.run_script(INFLATE)
+
+    def test_a_head_guesses_the_same_at_a_larger_shape(self):
+        self.run_script(HEAD)
 
     def test_what_does_not_fit_is_refused(self):
         self.run_script(REFUSE)
