@@ -47,6 +47,13 @@ SHAPES = {
     # Granite 3.0 1B-A400M's sizes: 32 experts, of which a token uses 8.
     'moe-1b-a400m': dict(n_embd=1024, n_layers=24, n_heads=16, n_kv_heads=8, head_dim=64, n_ff=512, n_vocab=49152,
                          n_ctx=4096, rope_theta=10000.0, tied=True, n_experts=32, n_experts_used=8),
+    # OLMoE-1B-7B's sizes: 64 experts, of which a token uses 8; norms over all heads of q and of k.
+    'olmoe-1b-7b': dict(arch='olmoe', n_embd=2048, n_layers=16, n_heads=16, n_kv_heads=16, head_dim=128, n_ff=1024, n_vocab=50304,
+                        n_ctx=4096, rope_theta=10000.0, tied=False, n_experts=64, n_experts_used=8, row_norms=True),
+    # Qwen3.5-0.8B's sizes with a smaller vocabulary: a gated delta rule in three of four layers, 16 states of 128 × 128 each.
+    'qwen3.5-hybrid': dict(arch='qwen35', n_embd=1024, n_layers=24, n_heads=8, n_kv_heads=2, head_dim=256, n_rope=64, n_ff=3584,
+                           n_vocab=151936, n_ctx=32768, rope_theta=10000000.0, tied=True, head_norms=True, n_state_heads=16,
+                           state_dim=128, n_conv=4, period=4),
     # DeepSeek-V2-Lite's sizes: a row of 512 numbers and 64 that turn is all that a token and layer keeps.
     'deepseek-v2-lite': dict(arch='deepseek2', n_embd=2048, n_layers=27, n_heads=16, n_kv_heads=1, head_dim=576,
                              n_ff=10944, n_vocab=102400, n_ctx=32768, rope_theta=10000.0, tied=False, n_experts=64,
@@ -167,7 +174,7 @@ def model_facts(shape, seed, file_type):
     facts.u32(arch + '.attention.key_length', shape['head_dim'])
     facts.u32(arch + '.attention.value_length', shape.get('n_latent', shape['head_dim']))
     facts.f32(arch + '.attention.layer_norm_rms_epsilon', 1e-6 if shape.get('head_norms') else 1e-5)
-    n_rope = shape['head_dim'] - shape.get('n_latent', 0)
+    n_rope = shape.get('n_rope', shape['head_dim'] - shape.get('n_latent', 0))
     facts.u32(arch + '.rope.dimension_count', n_rope)
     if shape.get('n_latent'):
         facts.u32(arch + '.attention.kv_lora_rank', shape['n_latent'])
@@ -177,6 +184,15 @@ def model_facts(shape, seed, file_type):
         facts.u32(arch + '.expert_feed_forward_length', shape['n_ff_expert'])
         facts.u32(arch + '.expert_shared_count', shape['n_ff_shared'] // shape['n_ff_expert'])
         facts.flag(arch + '.expert_weights_norm', False)
+    if shape.get('n_state_heads'):
+        facts.u32(arch + '.full_attention_interval', shape['period'])
+        facts.u32(arch + '.ssm.conv_kernel', shape['n_conv'])
+        facts.u32(arch + '.ssm.state_size', shape['state_dim'])
+        facts.u32(arch + '.ssm.group_count', shape['n_state_heads'])
+        facts.u32(arch + '.ssm.time_step_rank', shape['n_state_heads'])
+        facts.u32(arch + '.ssm.inner_size', shape['n_state_heads'] * shape['state_dim'])
+        sections = (n_rope // 4, n_rope // 8, n_rope // 8, 0)  # of turns, by time, height and width: of text all the same
+        facts.array(arch + '.rope.dimension_sections', I32, 4, struct.pack('<4i', *sections))
     facts.f32(arch + '.rope.freq_base', shape['rope_theta'])
     facts.u32(arch + '.vocab_size', shape['n_vocab'])
     tokens = make_vocabulary(shape['n_vocab'])
@@ -196,6 +212,14 @@ def model_facts(shape, seed, file_type):
     return facts
 
 
+def state_tensors(shape, block):
+    embd, heads, width = shape['n_embd'], shape['n_state_heads'], shape['n_state_heads'] * shape['state_dim']
+    return [(block + 'attn_qkv.weight', (embd, 3 * width)), (block + 'attn_gate.weight', (embd, width)),
+            (block + 'ssm_conv1d.weight', (shape['n_conv'], 3 * width)), (block + 'ssm_dt.bias', (heads,)), (block + 'ssm_a', (heads,)),
+            (block + 'ssm_beta.weight', (embd, heads)), (block + 'ssm_alpha.weight', (embd, heads)),
+            (block + 'ssm_norm.weight', (shape['state_dim'],)), (block + 'ssm_out.weight', (width, embd))]
+
+
 def attention_tensors(shape, block):
     embd, heads = shape['n_embd'], shape['n_heads']
     if shape.get('n_latent'):
@@ -204,8 +228,14 @@ def attention_tensors(shape, block):
                 (block + 'attn_kv_a_norm.weight', (latent,)), (block + 'attn_k_b.weight', (k, latent, heads)),
                 (block + 'attn_v_b.weight', (latent, v, heads)), (block + 'attn_output.weight', (heads * v, embd))]
     q, kv = heads * shape['head_dim'], shape['n_kv_heads'] * shape['head_dim']
-    return [(block + 'attn_q.weight', (embd, q)), (block + 'attn_k.weight', (embd, kv)),
+    # beside each head of a model with states lies its gate
+    return [(block + 'attn_q.weight', (embd, 2 * q if shape.get('n_state_heads') else q)), (block + 'attn_k.weight', (embd, kv)),
             (block + 'attn_v.weight', (embd, kv)), (block + 'attn_output.weight', (q, embd))]
+
+
+def qk_norms(shape, block):
+    q, k = (shape['head_dim'] * (1 if shape.get('head_norms') else shape[n]) for n in ('n_heads', 'n_kv_heads'))
+    return [(block + 'attn_q_norm.weight', (q,)), (block + 'attn_k_norm.weight', (k,))]
 
 
 def unit_tensors(shape, block, kind, ff, each=()):
@@ -215,15 +245,16 @@ def unit_tensors(shape, block, kind, ff, each=()):
 
 
 def model_tensors(shape):
-    """(name, extents innermost first); a single extent is a norm, kept in f32, and so is a router."""
+    """(name, extents innermost first); a single extent is a norm, kept in f32, and so are a router and what rows are convolved with."""
     embd, ff = shape['n_embd'], shape['n_ff']
     tensors = [('token_embd.weight', (embd, shape['n_vocab']))]
     for layer in range(shape['n_layers']):
         block = f'blk.{layer}.'
-        tensors += [(block + 'attn_norm.weight', (embd,)), *attention_tensors(shape, block),
-                    (block + 'ffn_norm.weight', (embd,))]
-        if shape.get('head_norms'):
-            tensors += [(block + f'attn_{x}_norm.weight', (shape['head_dim'],)) for x in 'qk']
+        keeps_state = shape.get('n_state_heads') and (layer + 1) % shape['period'] != 0
+        tensors += [(block + 'attn_norm.weight', (embd,)), *(state_tensors if keeps_state else attention_tensors)(shape, block),
+                    (block + ('post_attention_norm.weight' if shape.get('n_state_heads') else 'ffn_norm.weight'), (embd,))]
+        if not keeps_state and (shape.get('head_norms') or shape.get('row_norms')):
+            tensors += qk_norms(shape, block)
         n_experts = shape.get('n_experts', 0) if layer >= shape.get('n_dense', 0) else 0
         if not n_experts:
             tensors += unit_tensors(shape, block, '', ff)
@@ -313,8 +344,8 @@ def byte_count(kind, extents):
     return n // BLOCK * 34 if kind == 'q8_0' else n * {'f32': 4, 'f16': 2, 'bf16': 2}[kind]
 
 
-def norm_weights(rng, n):
-    return struct.pack(f'<{n}f', *(1.0 + rng.uniform(-0.25, 0.25) for _ in range(n)))
+def norm_weights(rng, n, mean):
+    return struct.pack(f'<{n}f', *(mean + rng.uniform(-0.25, 0.25) for _ in range(n)))
 
 
 def padding(n_bytes):
@@ -322,7 +353,7 @@ def padding(n_bytes):
 
 
 def type_of(name, extents, kind):
-    return 'f32' if len(extents) == 1 or 'ffn_gate_inp' in name else kind
+    return 'f32' if len(extents) == 1 or 'ffn_gate_inp' in name or 'conv1d' in name else kind
 
 
 def write_model(out, shape, kind, seed):
@@ -339,7 +370,7 @@ def write_model(out, shape, kind, seed):
     rng, tape = random.Random(f'{seed} places'), Tape(seed)
     for name, extents in tensors:
         if len(extents) == 1:
-            data = norm_weights(rng, extents[0])
+            data = norm_weights(rng, extents[0], -1.0 if name.endswith('ssm_a') else 1.0)
             out.write(data + padding(len(data)))
             continue
         own = type_of(name, extents, kind)
@@ -350,7 +381,7 @@ def write_model(out, shape, kind, seed):
 
 def check(shape):
     problems = [f'--{key.replace("_", "-")} must be positive, is {value}' for key, value in shape.items()
-                if key not in ('arch', 'tied', 'head_norms') and value <= 0]
+                if key not in ('arch', 'tied', 'head_norms', 'row_norms') and value <= 0]
     if not problems:
         if shape['n_heads'] % shape['n_kv_heads']:
             problems.append(f'--n-heads {shape["n_heads"]} must be a multiple of --n-kv-heads {shape["n_kv_heads"]}')

@@ -126,6 +126,22 @@ class MakeModel(unittest.TestCase):
         whole = make_model.model_tensors(make_model.SHAPES['deepseek-v2-lite'])
         self.assertEqual(sum(math.prod(dims) for _, dims in whole), 15_706_484_224)
 
+    def test_an_olmoe_has_norms_over_all_heads_and_its_number_of_parameters(self):
+        tensors = make_model.model_tensors(make_model.SHAPES['olmoe-1b-7b'])
+        self.assertEqual(sum(math.prod(dims) for _, dims in tensors), 6_919_161_856)
+        self.assertEqual(dict(tensors)['blk.3.attn_k_norm.weight'], (2048,))
+
+    def test_shapes_of_other_architectures_open_and_give_numbers(self):
+        for shape, changed in (('olmoe-1b-7b', ['--n-experts', '8']), ('qwen3.5-hybrid', ['--n-layers', '4']),
+                               ('deepseek-v2-lite', ['--n-experts', '8'])):
+            path = os.path.join(self.folder.name, shape + '.gguf')
+            done = make(path, '--shape', shape, '--n-layers', '2', '--n-vocab', '1000', '--type', 'q8_0', *changed)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            done = subprocess.run([os.environ['QUIRE_BIN'], 'perplexity', path, '--tokens', ','.join(map(str, range(3, 99)))],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            os.remove(path)
+
     def test_impossible_shapes_are_refused(self):
         path = os.path.join(self.folder.name, 'none.gguf')
         for arguments, message in ((['--n-embd', '40'], '--n-embd must be a multiple of 32, is 40'),

@@ -1,5 +1,6 @@
-# The EAGLE-3 head of the default model (models/smollm2-eagle): by the command that the documents name, on questions that it
-# did not learn from: the same answers as without, and about as often right as its card says. Skipped where the model is not here.
+# The EAGLE-3 heads that come with the project: of the bundled model (models/quill-eagle) and of the default model
+# (models/smollm2-eagle, skipped where that model is not here). By the commands that the documents name, on questions that they
+# did not learn from: the same answers as without, and about as often right as their cards say.
 import concurrent.futures
 import json
 import os
@@ -7,13 +8,12 @@ import re
 import subprocess
 import unittest
 
-from quire_server import ROOT, Server, binary
+from quire_server import BUNDLED, ROOT, Server, binary
 
-FOLDER = os.path.join(ROOT, 'models', 'smollm2-eagle')
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != 'QUIRE_MODELS'}
 if os.environ.get('QUIRE_REAL_MODELS'):
     ENVIRONMENT['QUIRE_MODELS'] = os.environ['QUIRE_REAL_MODELS']
-N_QUESTIONS, DEPTH = 12, 1
+N_QUESTIONS = 12  # at most
 
 
 def default_model():
@@ -24,9 +24,9 @@ def default_model():
     return path
 
 
-class SmolLm2Head(unittest.TestCase):
-    def answers(self, path, *options):
-        with open(os.path.join(FOLDER, 'held-out.txt'), encoding='utf-8') as file:
+class Heads(unittest.TestCase):
+    def answers(self, path, folder, *options):
+        with open(os.path.join(folder, 'held-out.txt'), encoding='utf-8') as file:
             questions = file.read().splitlines()[:N_QUESTIONS]
         server = Server('--ctx', '1024', *options, path=path, timeout=120)
         try:
@@ -40,25 +40,33 @@ class SmolLm2Head(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
-    def test_it_guesses_and_changes_nothing(self):
-        path = default_model()
-        plain = self.answers(path)
-        guessed = self.answers(path, '--draft', FOLDER, '--spec-depth', str(DEPTH))
+    def check(self, path, name, depth):
+        folder = os.path.join(ROOT, 'models', name)
+        plain = self.answers(path, folder)
+        guessed = self.answers(path, folder, '--draft', folder, '--spec-depth', str(depth))
         content = [[r['choices'][0]['message']['content'] for r in replies] for replies in (plain, guessed)]
         self.assertEqual(content[0], content[1])
         details = [r['usage']['completion_tokens_details'] for r in guessed]
         right = sum(d['accepted_prediction_tokens'] for d in details)
         wrong = sum(d['rejected_prediction_tokens'] for d in details)
-        with open(os.path.join(FOLDER, 'README.md'), encoding='utf-8') as file:
+        with open(os.path.join(folder, 'README.md'), encoding='utf-8') as file:
             card = file.read()
-        told = float(re.search(rf'^\| {DEPTH} \| ([\d.]+) \|', card, re.M).group(1)) / 100
+        told = float(re.search(rf'^\| {depth} \| ([\d.]+) \|', card, re.M).group(1)) / 100
         self.assertLess(abs(right / (right + wrong) - told), 0.08, (right, wrong, told))
 
-    def test_the_folder_is_whole_and_small(self):
-        with open(os.path.join(FOLDER, 'config.json'), encoding='utf-8') as file:
-            config = json.load(file)
-        self.assertEqual((config['hidden_size'], config['vocab_size']), (576, 49152))
-        self.assertLess(os.path.getsize(os.path.join(FOLDER, 'model.safetensors')), 10 << 20)
+    def test_the_bundled_models_guesses_and_changes_nothing(self):
+        self.check(BUNDLED, 'quill-eagle', 2)
+
+    def test_the_default_models_guesses_and_changes_nothing(self):
+        self.check(default_model(), 'smollm2-eagle', 1)
+
+    def test_the_folders_are_whole_and_small(self):
+        for name, sizes, most in (('quill-eagle', (256, 4096), 5 << 20), ('smollm2-eagle', (576, 49152), 10 << 20)):
+            folder = os.path.join(ROOT, 'models', name)
+            with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
+                config = json.load(file)
+            self.assertEqual((config['hidden_size'], config['vocab_size']), sizes)
+            self.assertLess(os.path.getsize(os.path.join(folder, 'model.safetensors')), most)
 
 
 if __name__ == '__main__':
