@@ -72,13 +72,10 @@ class Cuda(unittest.TestCase):
             self.assertNotEqual(self.first.returncode, 0)
             self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
             return
-        latent = os.path.join(ROOT, 'build', 'golden', 'models', 'deepseek2')
-        for model, options, why in (
-                (DRAFT, ['--kv-type', 'f8'], '--backend cuda has kernels for --kv-type f16, f32 and q8 so far, not for f8'),
-                (DRAFT, ['--weights', 'nvfp4', '--kv-type', 'f16'], 'the cuda backend has no kernels for nvfp4 weights so far'),
-                (DRAFT, ['--context-shift', 'sinks=4,window=32'], 'has no kernels for --context-shift so far'),
-                (latent, ['--kv-type', 'f16'], 'has no kernels for latent attention')):
-            done = quire('generate', model, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
+        for options, why in (
+                (['--weights', 'nvfp4', '--kv-type', 'f16'], 'the cuda backend has no kernels for nvfp4 weights so far'),
+                (['--context-shift', 'sinks=4,window=32'], 'has no kernels for --context-shift so far')):
+            done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(why, done.stderr)
         hybrid = os.path.join(ROOT, 'build', 'golden', 'models', 'granitehybrid')

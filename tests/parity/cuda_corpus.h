@@ -89,6 +89,12 @@ inline std::vector<float> on_cpu(Body body) {
 // On every device that this program has; of the emulated one in several orders of its threads.
 std::vector<std::vector<float>> on_devices(Body body);
 
+inline void expect_same(Body body) {
+  const std::vector<float> truth = on_cpu(body);
+  const std::vector<std::vector<float>> all = on_devices(body);
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same_bits(truth, all[i])) << "device " << i;
+}
+
 inline std::vector<float> product(Bench& bench, int64_t n, int64_t n_in, int64_t n_out) {
   const Linear parts[] = {bench.matrix(n_out, n_in, 1, n % 2 == 1), bench.matrix(7, n_in, 3)};
   const Tensor y = bench.floats(Matrix(n, n_out + 7));
@@ -122,7 +128,10 @@ struct Attending {
   float soft_cap = 0;
   bool has_sinks = false;
   std::string_view codec = "f16";
-  int v_dim = 0;  // where it is not dim
+  int v_dim = 0;            // where it is not dim
+  float spread = 1.0F;      // of all numbers
+  float slope_bits = 0.0F;  // ALiBi
+  bool values_in_keys = false;
 };
 
 // As in attention_test.cc: what no row may see is NaN.
@@ -130,7 +139,8 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   constexpr int kTokens = 32;
   const KvCodec& codec = *find_kv_codec(c.codec);
   const int v_dim = c.v_dim > 0 ? c.v_dim : c.dim;
-  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + codec.v_row_bytes(v_dim));
+  const int64_t v_bytes = c.values_in_keys ? 0 : codec.v_row_bytes(v_dim);
+  const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + v_bytes);
   const int64_t offset = 64, block_bytes = (offset + token_bytes) * kTokens;
   const auto n_seqs = static_cast<int32_t>(c.past.size());
   int32_t max_blocks = 1;
@@ -146,6 +156,8 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   params.scale = 0.125F;
   params.soft_cap = c.soft_cap;
   params.window = c.window;
+  params.most_slope_bits = c.slope_bits;
+  params.values_in_keys = c.values_in_keys;
   if (c.has_sinks) params.sinks = bench.vector(c.n_heads, 9);
   std::vector<int32_t> blocks, cu_q = {0}, first, end;
   for (int32_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -159,9 +171,10 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
       if (t >= past) end.push_back(t + 1);
     }
     const auto seed = static_cast<uint64_t>(s);
-    bench.ops().kv_write(bench.floats(Matrix(total, c.n_kv_heads * c.dim, 100 + seed)),
-                         bench.floats(Matrix(total, c.n_kv_heads * v_dim, 200 + seed)), bench.ints(slots), view,
-                         params);
+    const Tensor k = bench.floats(Matrix(total, c.n_kv_heads * c.dim, 100 + seed, c.spread));
+    Tensor v;
+    if (!c.values_in_keys) v = bench.floats(Matrix(total, c.n_kv_heads * v_dim, 200 + seed, c.spread));
+    bench.ops().kv_write(k, v, bench.ints(slots), view, params);
     cu_q.push_back(static_cast<int32_t>(end.size()));
   }
   first.assign(end.size(), 0);
@@ -170,7 +183,7 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   Tensor table = bench.ints(blocks);
   table = Tensor::dense(table.data, DType::i32, {n_seqs, max_blocks});
   const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
-  bench.ops().attend(out, bench.floats(Matrix(n, c.n_heads * c.dim, 300)), view, meta, params);
+  bench.ops().attend(out, bench.floats(Matrix(n, c.n_heads * c.dim, 300, c.spread)), view, meta, params);
   return bench.values(out);
 }
 

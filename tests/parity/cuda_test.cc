@@ -5,12 +5,6 @@
 namespace quire {
 namespace {
 
-void expect_same(Body body) {
-  const std::vector<float> truth = on_cpu(body);
-  const std::vector<std::vector<float>> all = on_devices(body);
-  for (size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same_bits(truth, all[i])) << "device " << i;
-}
-
 TEST(Cuda, LinearHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product(bench, 1, 32, 1); });
   expect_same([](Bench& bench) { return product(bench, 5, 256, 64); });

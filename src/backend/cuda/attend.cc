@@ -8,6 +8,7 @@
 #include "backend/cuda/tensor_rows.h"
 #include "base/check.h"
 #include "ops/op_check.h"
+#include "ops/slopes.h"
 #include "quant/rotation.h"
 
 namespace quire::cuda {
@@ -15,27 +16,45 @@ namespace {
 
 constexpr int kManyRows = 8;  // of a sequence, from where on a tile of rows takes less time than each by itself
 
-template <class Codec>
-Cache<Codec> cache_of(const KvView& kv, const AttnParams& params) {
+Cache cache_of(const KvView& kv, const AttnParams& params) {
   const KvGroupView& view = kv.groups[static_cast<size_t>(params.group)];
-  return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens), view.block_bytes,
-          view.block_tokens, params.k_dim, params.v_dim};
+  const HeadBytes bytes = head_bytes(params);
+  return {reinterpret_cast<uint8_t*>(view.base + params.kv_offset * view.block_tokens),
+          view.block_bytes,
+          view.block_tokens,
+          params.k_dim,
+          params.v_dim,
+          static_cast<int>(bytes.k),
+          static_cast<int>(bytes.v)};
 }
 
-// Calls with(codec) for the one that a layer's cache has.
+// Calls with(codec) for the one of this name; false where there are no kernels for it.
+template <class With>
+bool with_codec(std::string_view name, const With& with) {
+  if (name == "f32") return with(CodecF32()), true;
+  if (name == "f16") return with(CodecF16()), true;
+  if (name == "bf16") return with(CodecBF16()), true;
+  if (name == "q8") return with(CodecQ8()), true;
+  if (name == "f8") return with(CodecF8()), true;
+  if (name == "q4") return with(CodecQ4()), true;
+  if (name == "k8v4") return with(CodecK8V4()), true;
+  return false;
+}
+// The same for the one that a layer's cache has.
 template <class With>
 void with_codec(const AttnParams& params, const With& with) {
-  const std::string_view name = params.k_codec->name;
-  QR_CHECK(params.k_codec == params.v_codec && has_codec(name));  // check_cuda_has
-  if (name == "f32") return with(CodecF32());
-  if (name == "q8") return with(CodecQ8());
-  with(CodecF16());
+  QR_CHECK(params.k_codec == params.v_codec && with_codec(params.k_codec->name, with));  // check_cuda_has
 }
 
-Signs signs_of_rotation() {
+// Whether numbers are kept as bytes, which are made of whole rows, or each by itself.
+template <class Codec>
+constexpr bool kIsOfBytes = Codec::Keys::kRotatesKeys;
+
+// Of the components from `first` on.
+Signs signs_of_rotation(int first = 0) {
   Signs out{};
   for (int d = 0; d < kMaxHead; ++d) {
-    const uint32_t bits = std::bit_cast<uint32_t>(rotation_detail::with_sign(0.0F, d));
+    const uint32_t bits = std::bit_cast<uint32_t>(rotation_detail::with_sign(0.0F, (first + d) % kMaxRotated));
     out.words[d / 32] |= bits >> 31 << (d % 32);
   }
   return out;
@@ -49,15 +68,17 @@ class Attending {
       const AttendUses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan)
       : runtime_(uses.runtime),
         tables_(uses.tables),
+        slopes_(uses.slopes),
         out_(out),
         q_(q),
         part_(part),
         params_(*part.params),
         plan_(plan) {}
 
-  void run_all(std::span<std::byte> workspace) const {
+  void run_all(std::span<std::byte> workspace) {
+    if (params_.most_slope_bits > 0.0F) workspace = take_slopes(workspace);
     const int64_t states = int64_t{params_.n_heads} * plan_.n_chunks * (params_.v_dim + 2);
-    const int64_t rotated = Codec::kIsScaled ? int64_t{params_.n_heads} * params_.k_dim : 0;
+    const int64_t rotated = Codec::kRotatesKeys ? int64_t{params_.n_heads} * params_.k_dim : 0;
     const int64_t row_bytes = (states + rotated) * 4;
     const int64_t most = std::min(kMostRows, std::ssize(workspace) / row_bytes);
     QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
@@ -66,16 +87,35 @@ class Attending {
       const int64_t n = std::min(most, q_.dim(0) - i);
       const States to{data, params_.n_heads, plan_.n_chunks, params_.v_dim, static_cast<int>(i)};
       Rows<const float> q = read_rows(q_);
-      if constexpr (Codec::kIsScaled) q = rotate(data + n * states, i, n);
+      if constexpr (Codec::kRotatesKeys) q = rotate(data + n * states, i, n);
       for (const auto& [begin, end, is_of_many] : plan_.runs) {
         attend(is_of_many, std::max(i, begin), std::min(i + n, end), q, to);
       }
       const float* sinks = params_.sinks.empty() ? nullptr : params_.sinks.ptr<float>();
-      run(runtime_, AttendJoin{to, rows_of(out_), sinks}, params_.n_heads, n);
+      run(runtime_, AttendJoin<typename Codec::Arithmetic>{to, rows_of(out_), sinks}, params_.n_heads, n);
+      if (params_.values_in_keys ? Codec::kRotatesKeys : Codec::kRotatesValues) turn_back(i, n);
     }
   }
 
  private:
+  // Slopes at the beginning of the workspace; the rest is returned.
+  std::span<std::byte> take_slopes(std::span<std::byte> workspace) {
+    const std::vector<float>& slopes = slopes_.of(params_.n_heads, params_.most_slope_bits);
+    const auto bytes = slopes.size() * sizeof(float), room = (bytes + 255) / 256 * 256;
+    QR_CHECK(room < workspace.size());
+    runtime_.upload(workspace.data(), slopes.data(), static_cast<int64_t>(bytes));
+    slopes_there_ = reinterpret_cast<const float*>(workspace.data());
+    return workspace.subspan(room);
+  }
+
+  // Results of n rows are of values as the cache has them: rotated by themselves, or as the ends of their keys.
+  void turn_back(int64_t first, int64_t n) const {
+    const int before = params_.values_in_keys ? params_.k_dim - params_.v_dim : 0;
+    const int rotated = params_.values_in_keys ? params_.k_dim : params_.v_dim;
+    const Rows<float> rows{out_.row<float>(first), out_.stride[0]};
+    run(runtime_, RotateBack{rows, params_.v_dim, rotated & -rotated, signs_of_rotation(before)}, params_.n_heads, n);
+  }
+
   Rows<const float> rotate(float* data, int64_t first, int64_t n) const {
     const int64_t width = int64_t{params_.n_heads} * params_.k_dim;
     run(runtime_,
@@ -87,6 +127,9 @@ class Attending {
   void attend(bool is_of_many, int64_t begin, int64_t end, Rows<const float> q, const States& to) const {
     if (begin >= end) return;
     const bool is_wide = std::max(params_.k_dim, params_.v_dim) > kUsualHead;
+    if constexpr (Codec::Keys::kTogether == Codec::Values::kTogether) {
+      if (params_.values_in_keys) return attend_as<AttendLatentRow<Codec>>(begin, end, q, to);
+    }
     if (is_wide) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
     if (is_of_many && AttendRows<Codec>::takes(params_.v_dim)) return attend_as<AttendRows<Codec>>(begin, end, q, to);
     attend_as<AttendRow<Codec>>(begin, end, q, to);
@@ -99,7 +142,7 @@ class Attending {
     const int heads_per_kv = params_.n_heads / params_.n_kv_heads;
     const int64_t n_runs = parts_of(heads_per_kv, kHeadsTogether), together = parts_of(heads_per_kv, n_runs);
     const int64_t rows = Kernel::kTile / kHeadsTogether > 1 ? Kernel::kTile / together : 1;
-    const Kernel kernel{.cache = cache_of<Codec>(*part_.kv, params_),
+    const Kernel kernel{.cache = cache_of(*part_.kv, params_),
                         .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
                                  tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
                                  static_cast<int>(blocks.stride[0]), params_.window},
@@ -108,7 +151,9 @@ class Attending {
                         .heads_per_kv = heads_per_kv,
                         .heads_together = static_cast<int>(together),
                         .rows_together = static_cast<int>(rows),
-                        .strips_together = Kernel::kStageNumbers / (16 * params_.v_dim),
+                        .strips_together = Kernel::strips_of(params_.v_dim),
+                        .value_bytes = Codec::Values::value_bytes(params_.v_dim),
+                        .slopes = slopes_there_,
                         .first_row = static_cast<int>(begin),
                         .end_row = static_cast<int>(end),
                         .scale = params_.scale,
@@ -118,6 +163,8 @@ class Attending {
 
   Runtime& runtime_;
   const TableCopies& tables_;
+  Slopes& slopes_;
+  const float* slopes_there_ = nullptr;  // on the device
   const Tensor &out_, &q_;
   const AttentionPart& part_;
   const AttnParams& params_;
@@ -126,16 +173,24 @@ class Attending {
 
 }  // namespace
 
-bool has_codec(std::string_view name) { return name == "f16" || name == "f32" || name == "q8"; }
+bool has_codec(std::string_view name) {
+  return with_codec(name, [](auto) {});
+}
+
+const std::vector<float>& Slopes::of(int n_heads, float most_bits) {
+  const auto [found, is_new] = known_.try_emplace({n_heads, most_bits}, static_cast<size_t>(n_heads));
+  if (is_new) fill_slopes(found->second, most_bits);
+  return found->second;
+}
 
 namespace {
 
 // Rows into a cache of numbers by themselves; their queries and keys rotated on the way where there is a table.
 template <class Codec>
 void keep_rows(const AttendUses& uses, RotateAndCache<Codec> rows, int64_t n) {
-  static_assert(!Codec::kIsScaled);
+  static_assert(!kIsOfBytes<Codec>);
   const int64_t units = int64_t{rows.n_heads + rows.n_kv_heads} * rows.units();
-  run_each(uses.runtime, rows, n, units + int64_t{rows.n_kv_heads} * rows.cache.v_dim);
+  run_each(uses.runtime, rows, n, units + (rows.v.data != nullptr ? int64_t{rows.n_kv_heads} * rows.cache.v_dim : 0));
 }
 
 }  // namespace
@@ -144,11 +199,12 @@ void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, 
   const auto& [k, v, slots] = rows;
   const int32_t* to = uses.tables.numbers(slots);
   with_codec(params, [&]<class Codec>(Codec) {
-    const Cache<Codec> cache = cache_of<Codec>(kv, params);
-    if constexpr (Codec::kIsScaled) {
+    const Cache cache = cache_of(kv, params);
+    if constexpr (kIsOfBytes<Codec>) {
       QR_CHECK(k.dim(0) <= kMostRows);
-      run(uses.runtime, CacheRowsQ8{cache, read_rows(k), read_rows(v), to, signs_of_rotation()},
-          2 * int64_t{params.n_kv_heads}, k.dim(0));
+      const int sides = params.values_in_keys ? 1 : 2;
+      run(uses.runtime, CacheRows<Codec>{cache, read_rows(k), read_rows(v), to, sides, signs_of_rotation()},
+          int64_t{sides} * params.n_kv_heads, k.dim(0));
     } else {
       keep_rows<Codec>(uses,
                        {.cache = cache,
@@ -173,9 +229,9 @@ bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const A
   check_kv_write(at.k, at.v, part.slots, *part.kv, p);
   check_rope(at.qk, part.rotation, p.k_dim);
   with_codec(p, [&]<class Codec>(Codec) {
-    if constexpr (!Codec::kIsScaled) {
+    if constexpr (!kIsOfBytes<Codec>) {
       keep_rows<Codec>(uses,
-                       {.cache = cache_of<Codec>(*part.kv, p),
+                       {.cache = cache_of(*part.kv, p),
                         .q = rows_of(at.q),
                         .k = read_rows(at.k),
                         .v = read_rows(at.v),

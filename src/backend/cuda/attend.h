@@ -1,7 +1,9 @@
 // The paged cache and attention over it: which kernels, over which rows.
 #pragma once
+#include <map>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/runtime.h"
@@ -14,10 +16,20 @@ namespace quire::cuda {
 // Whether there are kernels for a cache of this codec.
 bool has_codec(std::string_view name);
 
+// Slopes of heads (ops/slopes.h), which stay where they are: an upload may be under way.
+class Slopes {
+ public:
+  const std::vector<float>& of(int n_heads, float most_bits);
+
+ private:
+  std::map<std::pair<int, float>, std::vector<float>> known_;  // of a model's layers: one or two
+};
+
 // What attention computes with.
 struct AttendUses {
   Runtime& runtime;
   const TableCopies& tables;
+  Slopes& slopes;
   std::span<std::byte> workspace;
 };
 

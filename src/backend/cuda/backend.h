@@ -82,7 +82,7 @@ class CudaOps final : public Ops {
   const Turns* turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude);
   bool make_turns(Turns& turns, int64_t n);
   void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
-  AttendUses attend_uses() const { return {*runtime_, tables_, {workspace_, kWorkspaceBytes}}; }
+  AttendUses attend_uses() { return {*runtime_, tables_, slopes_, {workspace_, kWorkspaceBytes}}; }
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
   // Room in the workspace for rows as products want them.
@@ -108,6 +108,7 @@ class CudaOps final : public Ops {
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
   TableCopies tables_;
+  Slopes slopes_;
   bool is_fresh_ = true;  // what the host wrote to tables is not on the device
   std::vector<Turns> turns_;
   std::vector<float> made_;      // by the host, for an upload that is under way

@@ -11,19 +11,21 @@
 namespace quire::cuda {
 
 // Grid: chunks, KV heads × runs of heads_together of their heads, runs of rows_together rows from first_row on.
-template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim>
+template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim, bool kValuesInKeys = false>
 struct AttendChunk {
-  using Number = typename Codec::Number;
+  using Keys = typename Codec::Keys;
+  using Values = typename Codec::Values;
+  using Arithmetic = typename Codec::Arithmetic;
   static constexpr int kWarps = kGroups * kKeyWarps, kThreads = 32 * kWarps;
   static constexpr int kTile = kGroups * kQueries;       // queries
   static constexpr int kKeys = kChunk / 32 / kKeyWarps;  // of a thread
   static constexpr int kSlice = 16;                      // components of keys in a stage
   static constexpr int kStages = 4, kStrips = kChunk / 16;
-  static constexpr int kSize = static_cast<int>(sizeof(Number));
-  static constexpr int kStripNumbers = (kSlice + 1) * 16;  // so that strips begin in other banks
-  static constexpr int kKeyNumbers = kStrips * kStripNumbers;
-  static constexpr int kStageNumbers = kKeyNumbers > 16 * kMaxDim ? kKeyNumbers : 16 * kMaxDim;
-  static constexpr int kStageBytes = kStageNumbers * kSize;
+  static constexpr int kTogether = Keys::kTogether, kWord = Keys::kWord;
+  static constexpr int kRunBytes = 16 * kWord;                              // kTogether components of a strip's keys
+  static constexpr int kStripBytes = (kSlice / kTogether + 1) * kRunBytes;  // so that strips begin in other banks
+  static constexpr int kKeyBytes = kStrips * kStripBytes, kValueBytes = 16 * Values::value_bytes(kMaxDim);
+  static constexpr int kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
   static constexpr bool kIsStreaming = kGroups == 1;  // whether what limits it is reading; many queries share reads
   // Weights of four queries lie together, by key % kKeys, then key / kKeys.
   static constexpr int kQuads = kQueries / 4, kWeightRun = kChunk / kKeys + 1, kWeights = kKeys * kWeightRun;
@@ -32,7 +34,7 @@ struct AttendChunk {
       kQueryBytes > kWeightBytes ? kQueryBytes : kWeightBytes;  // first the one, then the other
   static constexpr int kLargestAt = kGroups * kGroupBytes;
   static constexpr int kBoundsAt = kLargestAt + kTile * kKeyWarps * 4;
-  static constexpr int kStripsAt = kBoundsAt + kTile * 8;        // where keys begin, then where values do
+  static constexpr int kStripsAt = kBoundsAt + kTile * 16;       // where keys begin, then where values do
   static constexpr int kStatesAt = kStripsAt + 2 * kStrips * 8;  // of each query
   static constexpr int kScalesAt = kStatesAt + kTile * 8;
   static constexpr int kRingAt = kScalesAt + (Codec::kIsScaled ? 2 * kChunk * 4 : 0);
@@ -42,14 +44,17 @@ struct AttendChunk {
   static constexpr int kResident = kRoom < 1 ? 1 : kRoom < kWanted ? kRoom : kWanted;
   using Scores = float[kQueries][kKeys];
   using Four = FourFloats;
-  using Bounds = Pack<int32_t, 2>;
+  // Keys of the chunk that a query sees, from the first to the end; the last that it sees at all; its slope's bits.
+  using Bounds = Pack<int32_t, 4>;
 
-  Cache<Codec> cache;
+  Cache cache;
   RowsKeys keys;
   Rows<const float> q;  // of codecs that rotate keys rotated
   States states;
   int heads_per_kv, heads_together, rows_together;  // heads_together · rows_together ≤ kTile
-  int strips_together;                              // of values in a stage: kStageNumbers / (16 · v_dim)
+  int strips_together;                              // of values in a stage
+  int value_bytes;                                  // of a token's values
+  const float* slopes;                              // [n_heads] or null
   int first_row, end_row;
   float scale, soft_cap;
 
@@ -78,7 +83,7 @@ struct AttendChunk {
   }
   QR_DEVICE Bounds bounds_of(int row, int chunk) const {
     const int lo = keys.first(row) - chunk, hi = keys.end(row) - chunk;
-    return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk}};
+    return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk, hi - 1, 0}};
   }
 
   // As many rows from this one on as are of one sequence.
@@ -112,6 +117,8 @@ struct AttendChunk {
     return p;
   }
 
+  QR_DEVICE float query_number(float x) const { return Codec::kPairs ? rounded_to_bf16(x) : x; }
+
   // Where the strips lie that any row sees; queries, and what each sees.
   QR_DEVICE void prepare(const Part& p) const {
     const int t = dev::thread();
@@ -124,21 +131,27 @@ struct AttendChunk {
         const int position = p.chunk + t * 16;
         const int64_t block = dev::load(p.blocks + position / cache.block_tokens);
         key = cache.keys(block, position % cache.block_tokens, p.kv_head) - cache.base;
-        value = cache.values(block, position % cache.block_tokens, p.kv_head) - cache.base;
+        value = kValuesInKeys ? key : cache.values(block, position % cache.block_tokens, p.kv_head) - cache.base;
       }
       strips[t] = key;
       strips[kStrips + t] = value;
     }
     for (int i = t; i < kTile; i += kThreads) {
       const bool is_there = i < p.n_queries();
-      bounds[i] = is_there ? bounds_of(p.row + i / p.n_heads, p.chunk) : Bounds{{0, 0}};
+      Bounds of_query = is_there ? bounds_of(p.row + i / p.n_heads, p.chunk) : Bounds{{0, 0, 0, 0}};
+      if (slopes != nullptr && is_there) {
+        of_query.x[3] = static_cast<int32_t>(dev::as_bits(dev::load(slopes + p.head + i % p.n_heads)));
+      }
+      bounds[i] = of_query;
       states_at[i] = is_there ? state(p, i) - states.data : -1;
     }
     for (int i = t / 32; i < kTile; i += kWarps) {
       const bool is_there = i < p.n_queries();
       const float* from = q.row(p.row + i / p.n_heads) + int64_t{p.head + i % p.n_heads} * cache.k_dim;
       const int to = (i / kQueries * kGroupBytes) / 4 + i % kQueries * kMaxDim;
-      for (int d = lane(); d < cache.k_dim; d += 32) query[to + d] = is_there ? dev::load(from + d) : 0.0F;
+      for (int d = lane(); d < cache.k_dim; d += 32)
+        query[to + d] = is_there ? query_number(dev::load(from + d)) : 0.0F;
+      if (Codec::kPairs && cache.k_dim % 2 == 1 && lane() == 0) query[to + cache.k_dim] = 0.0F;
     }
   }
 
@@ -155,27 +168,30 @@ struct AttendChunk {
       dev::copy16(scales, i * 4, cache.base + (is_in ? strip : 0) + i % 4 * 16, is_in);
     }
   }
+  // Words that hold n components of keys.
+  QR_DEVICE int words_of(int n) const { return (n + kTogether - 1) / kTogether; }
   // Zeros for strips that no row sees.
   QR_DEVICE void copy_keys(int slice, int to) const {
-    constexpr int kThreadsEach = kThreads / kStrips, kPieces = kSlice * kSize;
+    constexpr int kThreadsEach = kThreads / kStrips, kPieces = kSlice / kTogether * kWord;
     const dev::Shared<int64_t> strips(kStripsAt);
     const int strip = dev::thread() / kThreadsEach;
     const int64_t at = strips[strip];
-    const int left = (cache.k_dim - slice * kSlice) * kSize;
+    const int left = words_of(cache.k_dim - slice * kSlice) * kWord;
     const uint8_t* from = numbers(at >= 0 ? at : 0) + slice * kPieces * 16;
     for (int i = dev::thread() % kThreadsEach; i < kPieces; i += kThreadsEach) {
-      const int number = strip * kStripNumbers + i * 16 / kSize;
-      if (i < left) dev::copy16(dev::Shared<Number>(to), number, from + i * 16, at >= 0);
+      if (i < left) dev::copy16(dev::Shared<uint8_t>(to), strip * kStripBytes + i * 16, from + i * 16, at >= 0);
     }
   }
+  // Bytes of a strip's values in a stage.
+  QR_DEVICE int strip_bytes() const { return kValuesInKeys ? words_of(cache.v_dim) * kRunBytes : 16 * value_bytes; }
   QR_DEVICE void copy_values(const Part& p, int first, int to) const {
     const dev::Shared<int64_t> strips(kStripsAt);
     const int end = first + strips_together < p.end_strip() ? first + strips_together : p.end_strip();
+    const int n = strip_bytes() / 16, before = kValuesInKeys ? (cache.k_dim - cache.v_dim) / kTogether * kRunBytes : 0;
     for (int strip = first; strip < end; ++strip) {
-      const uint8_t* from = numbers(strips[kStrips + strip]);
-      const int at = (strip - first) * 16 * cache.v_dim;
-      for (int i = dev::thread(); i < cache.v_dim * kSize; i += kThreads) {
-        dev::copy16(dev::Shared<Number>(to), at + i * 16 / kSize, from + i * 16, true);
+      const uint8_t* from = numbers(strips[kStrips + strip]) + before;
+      for (int i = dev::thread(); i < n; i += kThreads) {
+        dev::copy16(dev::Shared<uint8_t>(to), ((strip - first) * n + i) * 16, from + i * 16, true);
       }
     }
   }
@@ -204,24 +220,26 @@ struct AttendChunk {
     for (int i = 0; i < kQueries; ++i) query[i] = queries[(i * kMaxDim + d0 + d) / kDeep];
     QR_UNROLL
     for (int j = 0; j < kDeep; ++j) {
+      const int c = Codec::kPairs ? j ^ 1 : j;
       float k[kKeys];
-      Codec().template read<kKeys>(from + (d + j) * 16 * kSize, k);
+      Keys().template read<kKeys>(from + (d + c) / kTogether * kRunBytes, (d + c) % kTogether, k);
       QR_UNROLL
       for (int i = 0; i < kQueries; ++i) {
         QR_UNROLL
-        for (int t = 0; t < kKeys; ++t) s[i][t] = dev::fma(k[t], query[i].x[j], s[i][t]);
+        for (int t = 0; t < kKeys; ++t) s[i][t] = Arithmetic().fused(k[t], query[i].x[c], s[i][t]);
       }
     }
   }
   QR_DEVICE void score_slice(int slice, Scores& s) const {
     constexpr int kDeep = 2;
     const int first = first_key();
-    const int from = ring_of(slice) + (first / 16 * kStripNumbers + first % 16) * kSize;
+    const int from = ring_of(slice) + first / 16 * kStripBytes + first % 16 * kWord;
     const int d0 = slice * kSlice, left = cache.k_dim - d0;
     if (left >= kSlice) {
       for (int d = 0; d < kSlice; d += kDeep) score_some<kDeep>(d0, d, from, s);
     } else {
-      for (int d = 0; d < left; ++d) score_some<1>(d0, d, from, s);
+      constexpr int kLast = Codec::kPairs ? 2 : 1;
+      for (int d = 0; d < left; d += kLast) score_some<kLast>(d0, d, from, s);
     }
   }
 
@@ -229,15 +247,18 @@ struct AttendChunk {
   QR_DEVICE float finish_scores(int i, float (&s)[kKeys]) const {
     const Bounds seen = dev::Shared<Bounds>(kBoundsAt)[group() * kQueries + i];
     float key_scales[kKeys];
-    if constexpr (Codec::kIsScaled) CodecF32().read<kKeys>(kScalesAt + first_key() * 4, key_scales);
+    if constexpr (Codec::kIsScaled) read_words(kScalesAt + first_key() * 4, key_scales);
     float m = -kInfinity;
     QR_UNROLL
     for (int j = 0; j < kKeys; ++j) {
       const int t = first_key() + j;
       float x = s[j];
       if constexpr (Codec::kIsScaled) x = dev::mul(x, key_scales[j]);
-      x = dev::mul(x, scale);
-      if (soft_cap > 0.0F) x = soft_capped(x, soft_cap);
+      x = Arithmetic().mul(x, scale);
+      if (soft_cap > 0.0F) x = soft_capped<Arithmetic>(x, soft_cap);
+      if (slopes != nullptr) {
+        x = Arithmetic().fused(dev::as_float(static_cast<uint32_t>(seen.x[3])), dev::whole(t - seen.x[2]), x);
+      }
       s[j] = t < seen.x[0] || t >= seen.x[1] ? -kInfinity : x;
       m = s[j] > m ? s[j] : m;  // no NaN
     }
@@ -272,7 +293,7 @@ struct AttendChunk {
     QR_UNROLL
     for (int j = 0; j < kKeys; ++j) {
       const int t = first_key() + j;
-      s[j] = t < seen.x[0] || t >= seen.x[1] ? 0.0F : exp_of(dev::sub(s[j], m));
+      s[j] = t < seen.x[0] || t >= seen.x[1] ? 0.0F : exp_of(Arithmetic().sub(s[j], m));
     }
     if (key_warp() > 0 || lane() > 0) return;
     if (float* to = state(query)) dev::store(to + cache.v_dim, m);
@@ -314,10 +335,12 @@ struct AttendChunk {
       }
     }
   }
-  QR_DEVICE void scale_weights() const {
+  static constexpr bool kChangesWeights = Codec::kIsScaled || Codec::kPairs;
+  // Weights become those of numbers as the codec has them.
+  QR_DEVICE void change_weights() const {
     const dev::Shared<Four> weights(group() * kGroupBytes);
     float value_scales[kKeys];
-    CodecF32().read<kKeys>(kScalesAt + (kChunk + first_key()) * 4, value_scales);
+    if constexpr (Codec::kIsScaled) read_words(kScalesAt + (kChunk + first_key()) * 4, value_scales);
     QR_UNROLL
     for (int i = 0; i < kQuads; ++i) {
       QR_UNROLL
@@ -325,7 +348,9 @@ struct AttendChunk {
         const int at = i * kWeights + j * kWeightRun + key_warp() * 32 + lane();
         Four four = weights[at];
         QR_UNROLL
-        for (int k = 0; k < 4; ++k) four.x[k] = dev::mul(four.x[k], value_scales[j]);
+        for (int k = 0; k < 4; ++k) {
+          four.x[k] = Codec::kPairs ? rounded_to_bf16(four.x[k]) : dev::mul(four.x[k], value_scales[j]);
+        }
         weights[at] = four;
       }
     }
@@ -358,7 +383,22 @@ struct AttendChunk {
     float o[kQueries][kRuns][kWide];
   };
 
-  // Of a token of a strip, whose components are at `from`.
+  // Components d … of a token's value, of a strip that is at `strip` in shared memory.
+  template <int kWide>
+  QR_DEVICE void read_value(int strip, int token, int d, float (&v)[kWide]) const {
+    if constexpr (!kValuesInKeys) {
+      return Values().template read<kWide>(strip + Values().value_at(token, d, value_bytes),
+                                           Values().value_part(token, d), v);
+    }
+    QR_UNROLL
+    for (int k = 0; k < kWide; ++k) {
+      float one[1];
+      Keys().template read<1>(strip + (d + k) / kTogether * kRunBytes + token * kWord, (d + k) % kTogether, one);
+      v[k] = one[0];
+    }
+  }
+
+  // Of a token of a strip that is at `from`.
   template <bool kSeesAll, int kWide, int kRuns>
   QR_DEVICE void add_value(int strip, int token, int from, Sums<kWide, kRuns>& sums) const {
     const dev::Shared<Four> weights(group() * kGroupBytes);
@@ -370,15 +410,20 @@ struct AttendChunk {
     for (int r = 0; r < kRuns; ++r) {
       const int d = r * sums.kRunWidth + first_component<kWide>();
       float v[kWide];
-      Codec().template read<kWide>(from + (d < cache.v_dim ? d : 0) * kSize, v);
+      read_value<kWide>(from, token, d < cache.v_dim ? d : 0, v);
       QR_UNROLL
       for (int i = 0; i < kQueries; ++i) {
+        bool is_seen = true;
         if constexpr (!kSeesAll) {
           const Bounds seen = bounds[group() * kQueries + i];
-          if (strip * 16 + token < seen.x[0] || strip * 16 + token >= seen.x[1]) continue;
+          const auto sees = [&](int t) { return t >= seen.x[0] && t < seen.x[1]; };
+          is_seen = sees(strip * 16 + token);
+          if (!is_seen && !(Codec::kPairs && sees(strip * 16 + (token ^ 1)))) continue;
         }
         QR_UNROLL
-        for (int k = 0; k < kWide; ++k) sums.o[i][r][k] = dev::fma(v[k], four[i / 4].x[i % 4], sums.o[i][r][k]);
+        for (int k = 0; k < kWide; ++k) {  // of a pair of which one is not seen that is zeros; its weight is one
+          sums.o[i][r][k] = Arithmetic().fused(is_seen ? v[k] : 0.0F, four[i / 4].x[i % 4], sums.o[i][r][k]);
+        }
       }
     }
   }
@@ -413,7 +458,7 @@ struct AttendChunk {
   // Keys that all of this warp's queries see.
   QR_DEVICE Bounds seen_by_all() const {
     const dev::Shared<Bounds> bounds(kBoundsAt);
-    Bounds all = {{0, kChunk}};
+    Bounds all = {{0, kChunk, 0, 0}};
     QR_UNROLL
     for (int i = 0; i < kQueries; ++i) {
       if (state(group() * kQueries + i) == nullptr) continue;
@@ -428,7 +473,6 @@ struct AttendChunk {
   QR_DEVICE void sum_values(const Part& p) const {
     Sums<kWide, kRuns> sums = {};
     const Bounds all = seen_by_all();
-    const int token = cache.v_dim * kSize;
     int stage = n_slices();
     for (int first = p.first_strip(); first < p.end_strip(); first += strips_together, ++stage) {
       next_stage(p, stage);
@@ -438,11 +482,11 @@ struct AttendChunk {
         const int t = strip * 16;
         if (t >= all.x[0] && t + 16 <= all.x[1]) {
           QR_UNROLL
-          for (int i = 0; i < 16; ++i) add_value<true>(strip, i, from + i * token, sums);
+          for (int i = 0; i < 16; ++i) add_value<true>(strip, Codec::kPairs ? i ^ 1 : i, from, sums);
         } else {
-          for (int i = 0; i < 16; ++i) add_value<false>(strip, i, from + i * token, sums);
+          for (int i = 0; i < 16; ++i) add_value<false>(strip, Codec::kPairs ? i ^ 1 : i, from, sums);
         }
-        from += 16 * token;
+        from += strip_bytes();
       }
     }
     store_sums(sums);
@@ -460,6 +504,11 @@ struct AttendChunk {
       if (n % 4 == 0) return sum_values<4, (kMaxDim + 4 * kUnit - 1) / (4 * kUnit)>(p);
     }
     if constexpr (kQueries == 4) sum_values<1, (kMaxDim + kUnit - 1) / kUnit>(p);
+  }
+  // Strips of values of that width that a stage holds.
+  static constexpr int strips_of(int v_dim) {
+    const int bytes = kValuesInKeys ? (v_dim + kTogether - 1) / kTogether * kRunBytes : 16 * Values::value_bytes(v_dim);
+    return kStageBytes / bytes;
   }
   // Whether attend_values is for values of that width.
   static constexpr bool takes(int v_dim) {
@@ -486,9 +535,9 @@ struct AttendChunk {
     put_weights(s);  // in the place of queries that nobody reads any more
     dev::sync();
     sum_weights();
-    if constexpr (Codec::kIsScaled) {
+    if constexpr (kChangesWeights) {
       dev::sync();
-      scale_weights();
+      change_weights();
     }
     attend_values(p);
   }
@@ -514,5 +563,8 @@ template <class Codec>
 using AttendRows = AttendChunk<Codec, 8, 8, 1, kUsualHead>;
 template <class Codec>
 using AttendWideRow = AttendChunk<Codec, 1, 4, 4, kMaxHead>;
+// Of keys whose last components are their values.
+template <class Codec>
+using AttendLatentRow = AttendChunk<Codec, 1, 4, 4, kMaxHead, true>;
 
 }  // namespace quire::cuda

@@ -1,5 +1,5 @@
-// What stands around AttendChunk (attention.cuh): queries that are rotated as keys of their codec are, and chunks'
-// states merged.
+// What stands around AttendChunk (attention.cuh): queries that are rotated as keys of their codec are, chunks' states
+// merged, and results that are turned back.
 #pragma once
 #include "backend/cuda/kernels/attention.cuh"
 
@@ -23,12 +23,13 @@ struct RotateQueries {
       if (word % (kThreads / 32) != dev::thread() / 32 || d >= k_dim) continue;
       x[d] = dev::as_float(dev::as_bits(dev::load(from + d)) ^ (signs.words[word] >> lane & 1U) << 31);
     }
-    rotate_in_place<kThreads>(x, 1, k_dim);
+    rotate_in_place<kThreads>(x, k_dim, k_dim & -k_dim);
     for (int d = dev::thread(); d < k_dim; d += kThreads) dev::store(out.row(dev::block_y()) + at + d, x[d]);
   }
 };
 
 // Grid: heads, rows from states.first_row on. A thread a component.
+template <class Arithmetic>
 struct AttendJoin {
   static constexpr int kThreads = 128, kSharedBytes = 0;
   static constexpr int kAhead = 8;  // chunks that are loaded before they are merged
@@ -41,8 +42,8 @@ struct AttendJoin {
     QR_DEVICE void merge(float m2, float l2) {
       const bool is_first = l == 0.0F;
       const float both = m2 > m ? m2 : m;
-      worth = exp_of(dev::sub(m, both));
-      added = exp_of(dev::sub(m2, both));
+      worth = exp_of(Arithmetic().sub(m, both));
+      added = exp_of(Arithmetic().sub(m2, both));
       l = is_first ? l2 : dev::fma(l, worth, dev::mul(l2, added));
       m = is_first ? m2 : both;
     }
@@ -68,15 +69,31 @@ struct AttendJoin {
           if (l[i] == 0.0F) continue;
           const bool is_first = sum.l == 0.0F;
           sum.merge(m[i], l[i]);
-          o = is_first ? mine[i] : dev::fma(o, sum.worth, dev::mul(mine[i], sum.added));
+          o = is_first ? mine[i] : Arithmetic().fused(o, sum.worth, Arithmetic().mul(mine[i], sum.added));
         }
       }
       if (sinks != nullptr) {
-        sum.merge(dev::load(sinks + head), 1.0F);
-        o = dev::mul(o, sum.worth);
+        sum.merge(Arithmetic().operand(dev::load(sinks + head)), 1.0F);
+        o = Arithmetic().mul(o, sum.worth);
       }
-      dev::store(out.row(row) + int64_t{head} * v_dim + d, dev::mul(o, dev::div(1.0F, sum.l)));
+      dev::store(out.row(row) + int64_t{head} * v_dim + d, Arithmetic().mul(o, dev::div(1.0F, sum.l)));
     }
+  }
+};
+
+// A result of values that were kept rotated, turned back in place. Grid: heads, rows. signs: of its components.
+struct RotateBack {
+  static constexpr int kThreads = 128, kSharedBytes = kMaxHead * 4;
+  Rows<float> out;
+  int v_dim, run;
+  Signs signs;
+
+  QR_DEVICE void operator()() const {
+    float* at = out.row(dev::block_y()) + int64_t{dev::block_x()} * v_dim;
+    const dev::Shared<float> x(0);
+    for (int d = dev::thread(); d < v_dim; d += kThreads) x[d] = dev::load(at + d);
+    rotate_in_place<kThreads>(x, v_dim, run);
+    for (int d = dev::thread(); d < v_dim; d += kThreads) dev::store(at + d, signs.signed_by(x[d], d));
   }
 };
 

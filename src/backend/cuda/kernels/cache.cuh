@@ -7,99 +7,181 @@ namespace quire::cuda {
 
 inline constexpr int kMaxHead = 576;  // components
 
-// `read` decodes kN numbers from a byte of shared memory on, kN a power of two up to 8, the byte a multiple of theirs.
-struct CodecF32 {
+// A form is how the numbers of keys, or of values, lie in a strip. Of keys kTogether components of a token make a word
+// of kWord bytes: [dim / kTogether][16] words. Values have value_bytes(dim) a token; its component d is number
+// value_part() of the word at value_at(). `read` decodes number `part` of each of kN words that lie together, kN a
+// power of two up to 8, from a byte of shared memory on that is a multiple of theirs.
+template <int kBytes>
+struct Form {
+  using Arithmetic = Plain;
+  static constexpr int kWord = kBytes, kTogether = 1;
+  static constexpr bool kIsScaled = false, kRotatesKeys = false, kRotatesValues = false;
+  static constexpr int value_bytes(int dim) { return dim * kBytes; }
+  QR_DEVICE int value_at(int token, int d, int bytes) const { return token * bytes + d * kBytes; }
+  QR_DEVICE int value_part(int, int) const { return 0; }
+};
+
+template <class Word, int kN>
+QR_DEVICE void read_words(int at, Word (&out)[kN]) {
+  constexpr int kMost = 16 / static_cast<int>(sizeof(Word)), kEach = kN < kMost ? kN : kMost;
+  QR_UNROLL
+  for (int i = 0; i < kN / kEach; ++i) {
+    const Pack<Word, kEach> pack = dev::Shared<Pack<Word, kEach>>(at)[i];
+    QR_UNROLL
+    for (int j = 0; j < kEach; ++j) out[i * kEach + j] = pack.x[j];
+  }
+}
+
+// Bytes as many as fit into one word at a time.
+template <int kN>
+struct SomeBytes {
+  using Word = uint32_t;
+};
+template <>
+struct SomeBytes<1> {
+  using Word = uint8_t;
+};
+template <>
+struct SomeBytes<2> {
+  using Word = uint16_t;
+};
+// Calls with(word, i) for each of the words that kN bytes make, i the first byte's number.
+template <int kN, class With>
+QR_DEVICE void read_bytes(int at, const With& with) {
+  constexpr int kEach = kN < 4 ? kN : 4;
+  typename SomeBytes<kEach>::Word words[kN / kEach];
+  read_words(at, words);
+  QR_UNROLL
+  for (int i = 0; i < kN / kEach; ++i) {
+    QR_UNROLL
+    for (int j = 0; j < kEach; ++j) with(uint32_t{words[i]}, i * kEach + j, static_cast<uint32_t>(j));
+  }
+}
+// Byte j of a word, less `zero`: 2²³ plus a byte, exact, has it in its low byte.
+QR_DEVICE float whole_byte(uint32_t word, uint32_t j, float zero) {
+  return dev::sub(dev::as_float(dev::pick_bytes(word, 0x4b000000U, 0x7440U + j)), 8388608.0F + zero);
+}
+
+struct FormF32 : Form<4> {
   using Number = float;
-  static constexpr bool kIsScaled = false;
-  QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim} * 4; }
   QR_DEVICE float encoded(float x) const { return x; }
   template <int kN>
-  QR_DEVICE void read(int at, float (&out)[kN]) const {
-    constexpr int kEach = kN < 4 ? kN : 4;
-    QR_UNROLL
-    for (int i = 0; i < kN / kEach; ++i) {
-      const Pack<float, kEach> pack = dev::Shared<Pack<float, kEach>>(at)[i];
-      QR_UNROLL
-      for (int j = 0; j < kEach; ++j) out[i * kEach + j] = pack.x[j];
-    }
+  QR_DEVICE void read(int at, int, float (&out)[kN]) const {
+    read_words(at, out);
   }
 };
-struct CodecF16 {
+struct FormF16 : Form<2> {
   using Number = uint16_t;
-  static constexpr bool kIsScaled = false;
-  QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim} * 2; }
   QR_DEVICE uint16_t encoded(float x) const { return dev::to_half(x); }
   template <int kN>
-  QR_DEVICE void read(int at, float (&out)[kN]) const {
-    const Pack<uint16_t, kN> pack = dev::Shared<Pack<uint16_t, kN>>(at)[0];
+  QR_DEVICE void read(int at, int, float (&out)[kN]) const {
+    uint16_t halves[kN];
+    read_words(at, halves);
     QR_UNROLL
-    for (int j = 0; j < kN; ++j) out[j] = dev::to_float(pack.x[j]);
+    for (int j = 0; j < kN; ++j) out[j] = dev::to_float(halves[j]);
   }
 };
-// A scale a row; keys are rotated, and queries with them.
-struct CodecQ8 {
-  using Number = int8_t;
-  static constexpr bool kIsScaled = true;
-  QR_DEVICE int64_t row_bytes(int dim) const { return int64_t{dim + 3} / 4 * 4 + 4; }
-  // 2²³ + 128 + a number, exact, has the number plus 128 in its low byte.
+// Two side by side: components of a key, tokens of values. They are multiplied as pairs, the second first.
+struct FormBF16 : Form<4> {
+  using Number = uint16_t;
+  using Arithmetic = Flushing;
+  static constexpr int kTogether = 2;
+  static constexpr int value_bytes(int dim) { return dim * 2; }
+  QR_DEVICE int value_at(int token, int d, int bytes) const { return token / 2 * 2 * bytes + d * 4; }
+  QR_DEVICE int value_part(int token, int) const { return token % 2; }
+  QR_DEVICE uint16_t encoded(float x) const { return static_cast<uint16_t>(nearest_bf16(dev::as_bits(x)) >> 16); }
   template <int kN>
-  QR_DEVICE void read(int at, float (&out)[kN]) const {
-    constexpr int kEach = kN < 4 ? kN : 4;
-    using Word = PickWord<kEach>;
-    const Pack<typename Word::Type, kN / kEach> pack = dev::Shared<Pack<typename Word::Type, kN / kEach>>(at)[0];
+  QR_DEVICE void read(int at, int part, float (&out)[kN]) const {
+    uint32_t pairs[kN];
+    read_words(at, pairs);
     QR_UNROLL
-    for (int i = 0; i < kN / kEach; ++i) {
-      const uint32_t word = pack.x[i] ^ 0x80808080U;
-      QR_UNROLL
-      for (uint32_t j = 0; j < kEach; ++j) {
-        out[i * kEach + static_cast<int>(j)] =
-            dev::sub(dev::as_float(dev::pick_bytes(word, 0x4b000000U, 0x7440U + j)), 8388736.0F);
-      }
+    for (int j = 0; j < kN; ++j) {
+      out[j] = Flushing().operand(dev::as_float(part == 1 ? pairs[j] & 0xffff0000U : pairs[j] << 16));
     }
   }
-
- private:
-  template <int kBytes>
-  struct PickWord {
-    using Type = uint32_t;
-  };
-};
-template <>
-struct CodecQ8::PickWord<2> {
-  using Type = uint16_t;
-};
-template <>
-struct CodecQ8::PickWord<1> {
-  using Type = uint8_t;
 };
 
-template <class Codec>
+// Rows that are kept as bytes, n_words of them: word(i, number) of what number(d) says of a component.
+struct ByteForm : Form<1> {
+  static constexpr bool kRotatesKeys = true;
+  QR_DEVICE int n_words(int dim, bool) const { return dim; }
+  template <class Number>
+  QR_DEVICE uint32_t word(int i, int, bool, const Number& number) const {
+    return number(i);
+  }
+};
+// A scale a row, by which the component farthest from zero becomes kMost.
+struct FormQ8 : ByteForm {
+  static constexpr bool kIsScaled = true, kIsSigned = false;
+  static constexpr float kMost = 127.0F;
+  QR_DEVICE uint32_t encoded(float x) const { return dev::as_bits(dev::add(x, 12582912.0F)) & 0xffU; }
+  template <int kN>
+  QR_DEVICE void read(int at, int, float (&out)[kN]) const {
+    read_bytes<kN>(at, [&](uint32_t word, int i, uint32_t j) { out[i] = whole_byte(word ^ 0x80808080U, j, 128.0F); });
+  }
+};
+struct FormF8 : ByteForm {
+  QR_DEVICE uint32_t encoded(float x) const { return nearest_e4m3(x); }
+  template <int kN>
+  QR_DEVICE void read(int at, int, float (&out)[kN]) const {
+    read_bytes<kN>(at, [&](uint32_t word, int i, uint32_t j) { out[i] = float_of_e4m3(word >> 8 * j & 0xffU); });
+  }
+};
+// Two numbers a byte, plus 8: of keys components d and d + 1, of values d and d + 16.
+struct FormQ4 : ByteForm {
+  static constexpr int kTogether = 2;
+  static constexpr bool kIsScaled = true, kIsSigned = true, kRotatesValues = true;
+  static constexpr float kMost = -8.0F;
+  static constexpr int value_bytes(int dim) { return (dim + 31) / 32 * 16; }
+  QR_DEVICE int value_at(int token, int d, int bytes) const { return token * bytes + d / 32 * 16 + d % 16; }
+  QR_DEVICE int value_part(int, int d) const { return d / 16 % 2; }
+  QR_DEVICE int n_words(int dim, bool is_key) const { return is_key ? (dim + 1) / 2 : (dim + 31) / 32 * 16; }
+  template <class Number>
+  QR_DEVICE uint32_t word(int i, int dim, bool is_key, const Number& number) const {
+    const int low = is_key ? 2 * i : i / 16 * 32 + i % 16, high = low + (is_key ? 1 : 16);
+    return (low < dim ? number(low) : 0U) | (high < dim ? number(high) : 0U) << 4;
+  }
+  QR_DEVICE uint32_t encoded(float x) const {
+    const float kept = x > 7.0F ? 7.0F : x;
+    return (dev::as_bits(dev::add(kept, 12582912.0F)) + 8U) & 15U;
+  }
+  template <int kN>
+  QR_DEVICE void read(int at, int part, float (&out)[kN]) const {
+    read_bytes<kN>(
+        at, [&](uint32_t word, int i, uint32_t j) { out[i] = whole_byte(word >> 4 * part & 0x0f0f0f0fU, j, 8.0F); });
+  }
+};
+
+template <class K, class V = K>
+struct CodecOf {
+  using Keys = K;
+  using Values = V;
+  using Arithmetic = typename K::Arithmetic;  // of every operation on what it keeps
+  static constexpr bool kIsScaled = K::kIsScaled, kRotatesKeys = K::kRotatesKeys, kRotatesValues = V::kRotatesValues;
+  // Pairs are multiplied, the second number first.
+  static constexpr bool kPairs = K::kTogether == 2 && !K::kIsScaled;
+};
+using CodecF32 = CodecOf<FormF32>;
+using CodecF16 = CodecOf<FormF16>;
+using CodecBF16 = CodecOf<FormBF16>;
+using CodecQ8 = CodecOf<FormQ8>;
+using CodecF8 = CodecOf<FormF8>;
+using CodecQ4 = CodecOf<FormQ4>;
+using CodecK8V4 = CodecOf<FormQ8, FormQ4>;
+
 struct Cache {
-  using Number = typename Codec::Number;
   uint8_t* base;  // of the layer's claim in block 0
   int64_t block_bytes;
   int block_tokens, k_dim, v_dim;
+  int k_bytes, v_bytes;  // of a token and head; no v_bytes where values are part of keys
 
   // Of the strip with a token of the block.
   QR_DEVICE uint8_t* keys(int64_t block, int in_block, int64_t head) const {
-    const int64_t k_bytes = Codec().row_bytes(k_dim), v_bytes = Codec().row_bytes(v_dim);
     return base + block * block_bytes + head * (k_bytes + v_bytes) * block_tokens + in_block / 16 * 16 * k_bytes;
   }
   QR_DEVICE uint8_t* values(int64_t block, int in_block, int64_t head) const {
-    const int64_t k_bytes = Codec().row_bytes(k_dim), v_bytes = Codec().row_bytes(v_dim);
     return base + block * block_bytes + (head * (k_bytes + v_bytes) + k_bytes) * block_tokens +
            in_block / 16 * 16 * v_bytes;
-  }
-  // Component 0 of a token's; the next one is 16 further of keys.
-  QR_DEVICE Number* key(uint8_t* strip, int in_block) const { return numbers(strip) + in_block % 16; }
-  QR_DEVICE Number* value(uint8_t* strip, int in_block) const {
-    return numbers(strip) + int64_t{in_block % 16} * v_dim;
-  }
-  QR_DEVICE float* scale(uint8_t* strip, int in_block) const { return reinterpret_cast<float*>(strip) + in_block % 16; }
-
- private:
-  QR_DEVICE Number* numbers(uint8_t* strip) const {
-    return reinterpret_cast<Number*>(strip + (Codec::kIsScaled ? 64 : 0));
   }
 };
 
@@ -111,14 +193,13 @@ struct Signs {
   }
 };
 
-// Rounds of a rotation over n heads of `dim` components in shared memory. Every thread of the block calls; a barrier
+// Rounds of a rotation over runs of components in shared memory, n in all. Every thread of the block calls; a barrier
 // stands before each round and behind the last one.
 template <int kThreads>
-QR_DEVICE void rotate_in_place(const dev::Shared<float>& x, int n, int dim) {
-  const int run = dim & -dim;
+QR_DEVICE void rotate_in_place(const dev::Shared<float>& x, int n, int run) {
   for (int half = 1; half < run; half *= 2) {
     dev::sync();
-    for (int i = dev::thread(); i < n * dim / 2; i += kThreads) {
+    for (int i = dev::thread(); i < n / 2; i += kThreads) {
       const int first = i / half * 2 * half + i % half;
       const float a = x[first], b = x[first + half];
       x[first] = dev::add(a, b);
@@ -128,23 +209,26 @@ QR_DEVICE void rotate_in_place(const dev::Shared<float>& x, int n, int dim) {
   dev::sync();
 }
 
-// Rows' keys and values into a cache of q8: a block a key or a value of one head and row. Grid: 2 · KV heads, of each
-// the key and the value; rows. Limits: heads of 576 components.
-struct CacheRowsQ8 {
+// Rows' keys and values into a cache of bytes: a block a key or a value of one head and row. Grid: `sides` · KV heads,
+// of each the key and where there are two the value; rows. Limits: heads of 576 components.
+template <class Codec>
+struct CacheRows {
   static constexpr int kThreads = 128, kWarps = kThreads / 32;
   static constexpr int kLargestAt = kMaxHead * 4, kSharedBytes = kLargestAt + kWarps * 4;
-  Cache<CodecQ8> cache;
+  Cache cache;
   Rows<const float> k, v;
   const int32_t* slots;
+  int sides;
   Signs signs;
 
-  // The largest magnitude's bits of the row in shared memory: as integers they order as floats do, NaN above all.
-  QR_DEVICE uint32_t largest_of(const dev::Shared<float>& x, int dim) const {
+  // The bits of what is farthest from zero in the row in shared memory, its sign below them: as integers magnitudes
+  // order as floats do, NaN above all; the negative one of two as large comes first.
+  QR_DEVICE uint32_t farthest_of(const dev::Shared<float>& x, int dim) const {
     const dev::Shared<uint32_t> of_warps(kLargestAt);
     uint32_t largest = 0;
     for (int d = dev::thread(); d < dim; d += kThreads) {
-      const uint32_t magnitude = dev::as_bits(x[d]) & 0x7fffffffU;
-      largest = magnitude > largest ? magnitude : largest;
+      const uint32_t bits = dev::as_bits(x[d]), number = bits << 1 | bits >> 31;
+      largest = number > largest ? number : largest;
     }
     for (int n = 16; n > 0; n /= 2) {
       const uint32_t other = dev::shuffle_xor(largest, n);
@@ -159,35 +243,51 @@ struct CacheRowsQ8 {
     return largest;
   }
 
-  QR_DEVICE void operator()() const {
-    const bool is_key = dev::block_x() % 2 == 0;
-    const int64_t head = dev::block_x() / 2, row = dev::block_y();
-    const int dim = is_key ? cache.k_dim : cache.v_dim;
-    const float* from = (is_key ? k : v).row(row) + head * dim;
+  // Of one token's `dim` components, in a strip.
+  template <class F, bool kRotates>
+  QR_DEVICE void keep(const float* from, int dim, bool is_key, uint8_t* strip, int token) const {
     const float part = dev::div(1.0F, dev::whole(dim & -dim));  // a power of two
     const dev::Shared<float> x(0);
     for (int d = dev::thread(); d < dim; d += kThreads) {
       const float number = dev::load(from + d);
-      x[d] = is_key ? signs.signed_by(dev::mul(number, part), d) : number;
+      x[d] = kRotates ? signs.signed_by(dev::mul(number, part), d) : number;
     }
-    if (is_key) rotate_in_place<kThreads>(x, 1, dim);  // of a value each thread reads what it wrote
-    const uint32_t largest = largest_of(x, dim);
-    const bool is_finite = largest < 0x7f800000U;
-    const float amax = dev::as_float(largest);
-    const bool counts = is_finite && amax >= 0x1p-120F;
-    const float inverse = counts ? dev::div(127.0F, amax) : 0.0F;
+    if constexpr (kRotates) rotate_in_place<kThreads>(x, dim, dim & -dim);
+    bool counts = true;
+    float by = 1.0F;
+    if constexpr (F::kIsScaled) {
+      const uint32_t farthest = farthest_of(x, dim);
+      const bool is_finite = farthest >> 1 < 0x7f800000U;
+      const float a = dev::as_float(farthest >> 1 | (F::kIsSigned ? farthest << 31 : 0U));
+      counts = is_finite && farthest >> 1 >= 0x03800000U;  // 2^-120
+      if (counts) by = dev::div(F::kMost, a);
+      const float scale = counts ? dev::div(a, F::kMost) : is_finite ? 0.0F : dev::as_float(0x7fc00000U);
+      if (dev::thread() == 0) dev::store(reinterpret_cast<float*>(strip) + token, scale);
+      strip += 64;
+    }
+    const int n = F().n_words(dim, is_key);
+    const auto number =
+        [&](int d) {  // of what was not rotated the thread reads what it wrote, or stands behind a barrier
+          const float component = x[d];
+          return F().encoded(!F::kIsScaled ? component : counts ? dev::mul(component, by) : 0.0F);
+        };
+    for (int i = dev::thread(); i < n; i += kThreads) {
+      const uint32_t word = F().word(i, dim, is_key, number);
+      dev::store(strip + (is_key ? i * 16 + token : token * n + i), static_cast<uint8_t>(word));
+    }
+  }
+
+  QR_DEVICE void operator()() const {
+    const bool is_key = dev::block_x() % sides == 0;
+    const int64_t head = dev::block_x() / sides, row = dev::block_y();
     const int64_t slot = dev::load(slots + row), block = slot / cache.block_tokens;
     const int in_block = static_cast<int>(slot % cache.block_tokens);
-    uint8_t* strip = is_key ? cache.keys(block, in_block, head) : cache.values(block, in_block, head);
-    int8_t* to = is_key ? cache.key(strip, in_block) : cache.value(strip, in_block);
-    for (int d = dev::thread(); d < dim; d += kThreads) {
-      const float scaled = counts ? dev::mul(x[d], inverse) : 0.0F;
-      const uint32_t rounded = dev::as_bits(dev::add(scaled, 12582912.0F));  // the integer in the low bits
-      dev::store(to + d * (is_key ? 16 : 1), static_cast<int8_t>(rounded & 0xffU));
+    if (is_key) {
+      return keep<typename Codec::Keys, Codec::kRotatesKeys>(k.row(row) + head * cache.k_dim, cache.k_dim, true,
+                                                             cache.keys(block, in_block, head), in_block % 16);
     }
-    if (dev::thread() > 0) return;
-    const float scale = counts ? dev::div(amax, 127.0F) : is_finite ? 0.0F : dev::as_float(0x7fc00000U);
-    dev::store(cache.scale(strip, in_block), scale);
+    keep<typename Codec::Values, Codec::kRotatesValues>(v.row(row) + head * cache.v_dim, cache.v_dim, false,
+                                                        cache.values(block, in_block, head), in_block % 16);
   }
 };
 

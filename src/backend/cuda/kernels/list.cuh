@@ -46,6 +46,29 @@
   QR_FLOAT(X, bf16, FloatBF16) \
   QR_FLOAT(X, f8, FloatF8)
 
+// The same for a cache's codec: of keys and values that are numbers by themselves, of bytes, of bytes of two forms.
+#define QR_CODEC(X, name, C)           \
+  X(attend_row_##name, AttendRow<C>)   \
+  X(attend_rows_##name, AttendRows<C>) \
+  X(attend_wide_row_##name, AttendWideRow<C>)
+#define QR_NUMBERS(X, name, C)                    \
+  QR_CODEC(X, name, C)                            \
+  X(attend_latent_row_##name, AttendLatentRow<C>) \
+  X(rotate_cache_##name, Elementwise<RotateAndCache<C>>)
+#define QR_BYTES(X, name, C)                      \
+  QR_CODEC(X, name, C)                            \
+  X(attend_latent_row_##name, AttendLatentRow<C>) \
+  X(cache_rows_##name, CacheRows<C>)
+#define QR_CODECS(X)             \
+  QR_NUMBERS(X, f32, CodecF32)   \
+  QR_NUMBERS(X, f16, CodecF16)   \
+  QR_NUMBERS(X, bf16, CodecBF16) \
+  QR_BYTES(X, q8, CodecQ8)       \
+  QR_BYTES(X, f8, CodecF8)       \
+  QR_BYTES(X, q4, CodecQ4)       \
+  QR_CODEC(X, k8v4, CodecK8V4)   \
+  X(cache_rows_k8v4, CacheRows<CodecK8V4>)
+
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
 #define QR_KERNELS(X)                                                 \
   QR_INTEGERS(X)                                                      \
@@ -57,20 +80,11 @@
   X(norm_row, NormRow)                                                \
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
-  X(attend_row_f32, AttendRow<CodecF32>)                              \
-  X(attend_row_f16, AttendRow<CodecF16>)                              \
-  X(attend_row_q8, AttendRow<CodecQ8>)                                \
-  X(attend_rows_f32, AttendRows<CodecF32>)                            \
-  X(attend_rows_f16, AttendRows<CodecF16>)                            \
-  X(attend_rows_q8, AttendRows<CodecQ8>)                              \
-  X(attend_wide_row_f32, AttendWideRow<CodecF32>)                     \
-  X(attend_wide_row_f16, AttendWideRow<CodecF16>)                     \
-  X(attend_wide_row_q8, AttendWideRow<CodecQ8>)                       \
+  QR_CODECS(X)                                                        \
   X(rotate_queries, RotateQueries)                                    \
-  X(attend_join, AttendJoin)                                          \
-  X(cache_rows_q8, CacheRowsQ8)                                       \
-  X(rotate_cache_f32, Elementwise<RotateAndCache<CodecF32>>)          \
-  X(rotate_cache_f16, Elementwise<RotateAndCache<CodecF16>>)          \
+  X(attend_join, AttendJoin<Plain>)                                   \
+  X(attend_join_bf16, AttendJoin<Flushing>)                           \
+  X(rotate_back, RotateBack)                                          \
   X(rms_norm, RmsNorm)                                                \
   X(layer_norm, LayerNorm)                                            \
   X(add, Elementwise<Add>)                                            \

@@ -9,7 +9,10 @@ namespace quire::cuda {
 // Column i of a row: units of the query heads, of the KV heads, then components of values.
 template <class Codec>
 struct RotateAndCache {
-  Cache<Codec> cache;
+  using Form = typename Codec::Keys;  // and of values
+  using Number = typename Form::Number;
+  static constexpr int kTogether = Form::kTogether;
+  Cache cache;
   Rows<float> q;
   Rows<const float> k, v;
   const int32_t* slots;
@@ -36,27 +39,44 @@ struct RotateAndCache {
     dev::store(second, to.second);
   }
 
+  // Where a row's strips are, and its number there.
+  struct Place {
+    int64_t block;
+    int in_block;
+    QR_DEVICE int token() const { return in_block % 16; }
+  };
+  QR_DEVICE Place place(int64_t row) const {
+    const int64_t slot = dev::load(slots + row);
+    return {slot / cache.block_tokens, static_cast<int>(slot % cache.block_tokens)};
+  }
+
+  // Beyond an odd number of components of pairs stands a zero.
+  QR_DEVICE void put_key(Number* strip, int token, int d, float x) const {
+    Number* word = strip + (d / kTogether * 16 + token) * kTogether;
+    dev::store(word + d % kTogether, Form().encoded(x));
+    if (kTogether == 2 && d % 2 == 0 && d + 1 == cache.k_dim) dev::store(word + 1, Number{0});
+  }
   QR_DEVICE void keep_key(int64_t row, int head, int unit) const {
-    const int64_t slot = dev::load(slots + row), block = slot / cache.block_tokens;
-    const int in_block = static_cast<int>(slot % cache.block_tokens);
-    auto* to = cache.key(cache.keys(block, in_block, head), in_block);
+    const Place at = place(row);
+    auto* to = reinterpret_cast<Number*>(cache.keys(at.block, at.in_block, head));
     const float* from = k.row(row) + int64_t{head} * cache.k_dim;
     if (unit >= n_freq) {
       const int d = unit + n_freq;
-      return dev::store(to + d * 16, Codec().encoded(dev::load(from + d)));
+      return put_key(to, at.token(), d, dev::load(from + d));
     }
     const int first = is_interleaved ? 2 * unit : unit, second = first + (is_interleaved ? 1 : n_freq);
     const Turned pair = turned(row, unit, dev::load(from + first), dev::load(from + second));
-    dev::store(to + first * 16, Codec().encoded(pair.first));
-    dev::store(to + second * 16, Codec().encoded(pair.second));
+    put_key(to, at.token(), first, pair.first);
+    put_key(to, at.token(), second, pair.second);
   }
 
   QR_DEVICE void keep_value(int64_t row, int i) const {
     const int head = i / cache.v_dim, d = i % cache.v_dim;
-    const int64_t slot = dev::load(slots + row), block = slot / cache.block_tokens;
-    const int in_block = static_cast<int>(slot % cache.block_tokens);
-    dev::store(cache.value(cache.values(block, in_block, head), in_block) + d,
-               Codec().encoded(dev::load(v.row(row) + int64_t{head} * cache.v_dim + d)));
+    const Place at = place(row);
+    auto* to = reinterpret_cast<Number*>(cache.values(at.block, at.in_block, head));
+    const int pair = at.token() / kTogether, part = at.token() % kTogether;
+    dev::store(to + (pair * cache.v_dim + d) * kTogether + part,
+               Form().encoded(dev::load(v.row(row) + int64_t{head} * cache.v_dim + d)));
   }
 
   QR_DEVICE void of(int64_t row, int i) const {
