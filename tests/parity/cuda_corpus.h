@@ -200,5 +200,8 @@ inline std::vector<float> one_attention(Bench& bench) { return attended(bench, {
 inline std::vector<float> one_attention_of_q8(Bench& bench) {
   return attended(bench, {4, 2, 16, {300, 0}, {1, 3}, 0, 0, false, "q8"});
 }
+inline std::vector<float> one_attention_of_q4(Bench& bench) {
+  return attended(bench, {4, 2, 16, {300, 0}, {1, 3}, 0, 0, false, "q4"});
+}
 
 }  // namespace quire

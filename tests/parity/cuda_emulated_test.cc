@@ -48,7 +48,7 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
   for (const Body body : {one_product, one_product_of_many_rows, one_product_with_mins, one_product_of_halves,
-                          one_attention, one_attention_of_q8}) {
+                          one_attention, one_attention_of_q8, one_attention_of_q4}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -74,9 +74,11 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     const std::string fault = noticed(one_attention, {no_barrier, nth}).fault;
     EXPECT_TRUE(is_of_attention(fault)) << nth << fault;
   }
-  for (int nth = 0; nth < 8; ++nth) {  // of CacheRowsQ8, a rotation in both, and AttendRow
-    const std::string fault = noticed(one_attention_of_q8, {no_barrier, nth}).fault;
-    EXPECT_TRUE(is_of_attention(fault)) << nth << fault;
+  for (int nth = 0; nth < 8; ++nth) {  // of CacheRows, a rotation in both, and AttendRow
+    for (const Body body : {one_attention_of_q8, one_attention_of_q4}) {
+      const std::string fault = noticed(body, {no_barrier, nth}).fault;
+      EXPECT_TRUE(is_of_attention(fault)) << nth << fault;
+    }
   }
 }
 

@@ -40,7 +40,8 @@ struct AttendChunk {
   static constexpr int kRingAt = kScalesAt + (Codec::kIsScaled ? 2 * kChunk * 4 : 0);
   static constexpr int kSharedBytes = kRingAt + kStages * kStageBytes;
   // That a multiprocessor shall hold at once, of those that its 227 KiB of shared memory have room for.
-  static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024), kWanted = kGroups > 1 ? 1 : 5;
+  static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024);
+  static constexpr int kWanted = kGroups > 1 ? 1 : kValuesInKeys ? 3 : kMaxDim > kUsualHead ? 4 : 5;
   static constexpr int kResident = kRoom < 1 ? 1 : kRoom < kWanted ? kRoom : kWanted;
   using Scores = float[kQueries][kKeys];
   using Four = FourFloats;
@@ -421,7 +422,7 @@ struct AttendChunk {
           if (!is_seen && !(Codec::kPairs && sees(strip * 16 + (token ^ 1)))) continue;
         }
         QR_UNROLL
-        for (int k = 0; k < kWide; ++k) {  // of a pair of which one is not seen that is zeros; its weight is one
+        for (int k = 0; k < kWide; ++k) {  // what is not seen of a pair is zeros, as its weights are
           sums.o[i][r][k] = Arithmetic().fused(is_seen ? v[k] : 0.0F, four[i / 4].x[i % 4], sums.o[i][r][k]);
         }
       }

@@ -17,12 +17,7 @@ struct RotateQueries {
     const int at = dev::block_x() * k_dim;
     const dev::Shared<float> x(0);
     const float* from = q.row(first_row + dev::block_y()) + at;
-    QR_UNROLL
-    for (int word = 0; word < kMaxHead / 32; ++word) {  // a warp's turn: the arguments are no array to it
-      const int lane = dev::thread() % 32, d = word * 32 + lane;
-      if (word % (kThreads / 32) != dev::thread() / 32 || d >= k_dim) continue;
-      x[d] = dev::as_float(dev::as_bits(dev::load(from + d)) ^ (signs.words[word] >> lane & 1U) << 31);
-    }
+    signs.each<kThreads>(k_dim, [&](int d, uint32_t sign) { x[d] = with_sign(dev::load(from + d), sign); });
     rotate_in_place<kThreads>(x, k_dim, k_dim & -k_dim);
     for (int d = dev::thread(); d < k_dim; d += kThreads) dev::store(out.row(dev::block_y()) + at + d, x[d]);
   }
@@ -93,7 +88,7 @@ struct RotateBack {
     const dev::Shared<float> x(0);
     for (int d = dev::thread(); d < v_dim; d += kThreads) x[d] = dev::load(at + d);
     rotate_in_place<kThreads>(x, v_dim, run);
-    for (int d = dev::thread(); d < v_dim; d += kThreads) dev::store(at + d, signs.signed_by(x[d], d));
+    signs.each<kThreads>(v_dim, [&](int d, uint32_t sign) { dev::store(at + d, with_sign(x[d], sign)); });
   }
 };
 

@@ -188,10 +188,19 @@ struct Cache {
 // The signs of a rotation (docs/numerics.md, "Attention"), bit d % 32 of word d / 32 that of component d.
 struct Signs {
   uint32_t words[kMaxHead / 32];
-  QR_DEVICE float signed_by(float x, int d) const {
-    return dev::as_float(dev::as_bits(x) ^ (words[d / 32] >> (d % 32) & 1U) << 31);
+  // with(d, sign bit) for the components below n, shared among the threads of a block; the thread with a component is
+  // the same each time.
+  template <int kThreads, class With>
+  QR_DEVICE void each(int n, const With& with) const {
+    QR_UNROLL
+    for (int word = 0; word < kMaxHead / 32; ++word) {  // a warp's turn: the arguments are no array to it
+      const int lane = dev::thread() % 32, d = word * 32 + lane;
+      if (word % (kThreads / 32) != dev::thread() / 32 || d >= n) continue;
+      with(d, (words[word] >> lane & 1U) << 31);
+    }
   }
 };
+QR_DEVICE float with_sign(float x, uint32_t sign) { return dev::as_float(dev::as_bits(x) ^ sign); }
 
 // Rounds of a rotation over runs of components in shared memory, n in all. Every thread of the block calls; a barrier
 // stands before each round and behind the last one.
@@ -246,13 +255,15 @@ struct CacheRows {
   // Of one token's `dim` components, in a strip.
   template <class F, bool kRotates>
   QR_DEVICE void keep(const float* from, int dim, bool is_key, uint8_t* strip, int token) const {
-    const float part = dev::div(1.0F, dev::whole(dim & -dim));  // a power of two
     const dev::Shared<float> x(0);
-    for (int d = dev::thread(); d < dim; d += kThreads) {
-      const float number = dev::load(from + d);
-      x[d] = kRotates ? signs.signed_by(dev::mul(number, part), d) : number;
+    if constexpr (kRotates) {
+      const float part = dev::div(1.0F, dev::whole(dim & -dim));  // a power of two
+      signs.each<kThreads>(dim,
+                           [&](int d, uint32_t sign) { x[d] = with_sign(dev::mul(dev::load(from + d), part), sign); });
+      rotate_in_place<kThreads>(x, dim, dim & -dim);
+    } else {
+      for (int d = dev::thread(); d < dim; d += kThreads) x[d] = dev::load(from + d);
     }
-    if constexpr (kRotates) rotate_in_place<kThreads>(x, dim, dim & -dim);
     bool counts = true;
     float by = 1.0F;
     if constexpr (F::kIsScaled) {
@@ -266,11 +277,11 @@ struct CacheRows {
       strip += 64;
     }
     const int n = F().n_words(dim, is_key);
-    const auto number =
-        [&](int d) {  // of what was not rotated the thread reads what it wrote, or stands behind a barrier
-          const float component = x[d];
-          return F().encoded(!F::kIsScaled ? component : counts ? dev::mul(component, by) : 0.0F);
-        };
+    // Of a row behind no barrier a thread reads what it wrote.
+    const auto number = [&](int d) {
+      const float component = x[d];
+      return F().encoded(!F::kIsScaled ? component : counts ? dev::mul(component, by) : 0.0F);
+    };
     for (int i = dev::thread(); i < n; i += kThreads) {
       const uint32_t word = F().word(i, dim, is_key, number);
       dev::store(strip + (is_key ? i * 16 + token : token * n + i), static_cast<uint8_t>(word));
