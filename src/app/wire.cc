@@ -43,8 +43,8 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
-  // For layers like these; has_state: and layers that keep a state. Null: it has everything.
-  Status (*check_has)(std::span<const AttnParams> attention, bool has_state) = nullptr;
+  Status (*check_has)(std::span<const AttnParams> attention) =
+      nullptr;  // for layers like these; null: it has everything
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -255,7 +255,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   QR_TRY(out.ops, make_ops(options));
   if (const auto check_has = backend_of(options).check_has; check_has != nullptr) {
     QR_TRY(const ModelInfo info, model_info(file, how));
-    QR_TRY_VOID(check_has(info.attention, info.kv_layout.state_bytes() > 0));
+    QR_TRY_VOID(check_has(info.attention));
   }
   if (wrap != nullptr) out.ops = wrap(std::move(out.ops));
   const auto bar = std::make_shared<Progress>("loading " + path, 0, Progress::Unit::bytes);

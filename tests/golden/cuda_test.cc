@@ -1,6 +1,6 @@
 // Every architecture on the CUDA backend's emulated device: the logits of the CPU's, bit for bit, in one pass and in
-// chunks. Matrices are converted to Q8_0; a model of which some cannot be is skipped and says so, as one whose layers
-// keep a state. One model with matrices and caches of every other kind too.
+// chunks. Matrices are converted to Q8_0; a model of which some cannot be is skipped and says so. One model with
+// matrices and caches of every other kind too.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,10 +1,7 @@
 // Layers that keep a state: a task is a sequence's run of columns, or one of its heads, all its rows in order.
-#include <cmath>
-
 #include "backend/cpu/cpu_backend.h"
 #include "ops/op_check.h"
-#include "ops/softplus.h"
-#include "ops/state_sizes.h"
+#include "ops/state_rows.h"
 
 namespace quire {
 namespace {
@@ -28,87 +25,6 @@ struct SeqRows {
   const float* from;
   const int32_t* to;
 };
-
-// What a delta rule makes of a row, one behind the other in `at`: of each key head q and k, of each head its fades, of
-// each head its share.
-struct DeltaRow {
-  explicit DeltaRow(const DeltaParams& p)
-      : k_dim(p.k_dim),
-        n_keys(2 * int64_t{p.n_key_heads} * p.k_dim),
-        n_fades(p.n_fades()),
-        stride(n_keys + n_fades + p.n_heads) {}
-  int64_t q(int64_t key_head) const { return 2 * key_head * k_dim; }
-  int64_t k(int64_t key_head) const { return q(key_head) + k_dim; }
-  int64_t fades(int64_t head, int64_t n_heads) const { return n_keys + head * (n_fades / n_heads); }
-  int64_t share(int64_t head) const { return n_keys + n_fades + head; }
-  int64_t k_dim, n_keys, n_fades, stride;
-};
-
-// out [n] = x · scale / its length.
-void to_length(const float* x, int64_t n, double scale, float* out) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  const double factor = scale / std::sqrt(sum + kLengthEpsilon);
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(x[i] * factor);
-}
-
-void make_delta_row(const DeltaInput& in, const DeltaParams& p, int64_t row, float* at) {
-  const DeltaRow made(p);
-  const double scale = 1 / std::sqrt(static_cast<double>(p.k_dim));
-  for (int64_t h = 0; h < p.n_key_heads; ++h) {
-    to_length(in.q.row<float>(row) + h * p.k_dim, p.k_dim, scale, at + made.q(h));
-    to_length(in.k.row<float>(row) + h * p.k_dim, p.k_dim, 1, at + made.k(h));
-  }
-  const int64_t n_of_head = made.n_fades / p.n_heads;
-  for (int64_t i = 0; i < made.n_fades; ++i) {
-    const double sum = static_cast<double>(in.dt.row<float>(row)[i]) + p.dt_bias.ptr<float>()[i];
-    at[made.n_keys + i] = static_cast<float>(std::exp(softplus(sum) * p.a.ptr<float>()[i / n_of_head]));
-  }
-  for (int64_t h = 0; h < p.n_heads; ++h) {
-    at[made.share(h)] =
-        static_cast<float>(p.beta_scale / (1 + std::exp(-static_cast<double>(in.beta.row<float>(row)[h]))));
-  }
-}
-
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-struct WkvPlace {
-  int64_t row, begin;
-};
-
-// What RWKV's recurrence makes of a head's numbers of a row, which begin at a column: fade | key | gone | back in `at`,
-// the last with their sign changed, and what the row says of its own value.
-void make_wkv_head(const WkvInput& in, const WkvParams& p, const WkvPlace& of, float* at, float* own) {
-  const auto [row, begin] = of;
-  const float* r = in.r.row<float>(row) + begin;
-  const float* k = in.k.row<float>(row) + begin;
-  const float* v = in.v.row<float>(row) + begin;
-  const float* decay = in.decay.row<float>(row) + begin;
-  const float* bonus = p.bonus.ptr<float>() + begin;
-  const int64_t dim = p.dim;
-  double square = 0, said = 0;
-  for (int64_t i = 0; p.has_rate() && i < dim; ++i) {
-    const double gone = static_cast<double>(k[i]) * p.removal_scale.ptr<float>()[begin + i];
-    square += gone * gone;
-  }
-  const double length = std::max(std::sqrt(square), kWkvLeastLength);
-  for (int64_t i = 0; i < dim; ++i) {
-    double key = k[i];
-    if (p.has_rate()) {
-      const double share = sigmoid(in.rate.row<float>(row)[begin + i]);
-      const double gone = key * p.removal_scale.ptr<float>()[begin + i] / length;
-      key *= 1 + (share - 1) * p.rate_share.ptr<float>()[begin + i];
-      at[i] = static_cast<float>(std::exp(-kWkvFade * sigmoid(decay[i])));
-      at[2 * dim + i] = static_cast<float>(gone);
-      at[3 * dim + i] = static_cast<float>(-gone * share);
-    } else {
-      at[i] = static_cast<float>(std::exp(-std::exp(static_cast<double>(decay[i]))));
-    }
-    at[dim + i] = static_cast<float>(key);
-    said += static_cast<double>(r[i]) * bonus[i] * key;
-  }
-  for (int64_t i = 0; i < dim; ++i) own[i] = static_cast<float>(said * v[i]);
-}
 
 }  // namespace
 
@@ -143,11 +59,7 @@ void CpuOps::scan_columns(const Tensor& y, const ScanInput& in, const ScanParams
     task.d = std::min(kScanColumns, d - column);
     float* steps = steps_.data() + seq.begin * d + column;
     for (int64_t row = 0; row < seq.n; ++row) {
-      for (int64_t k = 0; k < task.d; ++k) {
-        const double sum = static_cast<double>(in.dt.row<float>(seq.begin + row)[column + k]) +
-                           params.dt_bias.ptr<float>()[column + k];
-        steps[row * d + k] = static_cast<float>(softplus(sum));
-      }
+      make_scan_steps(in, params, {seq.begin + row, column}, task.d, steps + row * d);
     }
     task.x = in.x.row<float>(seq.begin) + column;
     task.x_stride = in.x.stride[0];
@@ -172,14 +84,8 @@ void CpuOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, const
   if (params.by_component) return scan_columns(y, in, params, rows);
   const int64_t n_heads = params.n_heads, head_dim = params.head_dim, state_dim = params.state_dim;
   steps_.resize(static_cast<size_t>(2 * n_heads * in.dt.dim(0)));
-  for_rows(in.dt.dim(0), 64 * n_heads, [&](int64_t i) {
-    for (int64_t h = 0; h < n_heads; ++h) {
-      float* at = steps_.data() + 2 * (i * n_heads + h);
-      const double sum = static_cast<double>(in.dt.row<float>(i)[h]) + params.dt_bias.ptr<float>()[h];
-      at[0] = static_cast<float>(softplus(sum));
-      at[1] = static_cast<float>(std::exp(static_cast<double>(at[0]) * params.a.ptr<float>()[h]));
-    }
-  });
+  for_rows(in.dt.dim(0), 64 * n_heads,
+           [&](int64_t i) { make_scan_row(in, params, i, steps_.data() + 2 * i * n_heads); });
   pool_.run((rows.cu_q.dim(0) - 1) * n_heads, [&](int64_t i) {
     const SeqRows seq(rows, i / n_heads);
     const int64_t head = i % n_heads;
@@ -233,7 +139,7 @@ void CpuOps::delta_rule(Tensor y, const DeltaInput& in, const DeltaParams& param
 
 void CpuOps::wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) {
   check_wkv(y, own, in, params, rows);
-  const int64_t n_heads = params.n_heads, dim = params.dim, n_made = (params.has_rate() ? 4 : 2) * dim;
+  const int64_t n_heads = params.n_heads, dim = params.dim, n_made = n_made_of(params);
   steps_.resize(static_cast<size_t>(y.dim(0) * n_heads * n_made));
   for_rows(y.dim(0) * n_heads, 64 * dim, [&](int64_t i) {
     const int64_t row = i / n_heads, begin = i % n_heads * dim;

@@ -1,7 +1,7 @@
 // The class behind the Ops seam. Matrices lie in device memory, vectors and what ops take and give in shared memory,
 // tables of whole numbers in pinned memory, of which the device has a copy: it is brought up to date by the first op
 // behind finish(). An op asks the runtime for its kernels and returns; finish() waits for them. What a host does
-// (routing of experts, gates of rows, sampling) waits first. Owner: the engine thread.
+// (routing of experts, gates of rows, what states' rows are made into, sampling) waits first. Owner: the engine thread.
 #pragma once
 #include <memory>
 #include <optional>
@@ -82,6 +82,9 @@ class CudaOps final : public Ops {
   const Turns* turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude);
   bool make_turns(Turns& turns, int64_t n);
   void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
+  // of.row (kernels/states.cuh) over all rows, with what make(row, at) makes of each, n_made numbers.
+  template <class Of, class Make>
+  void run_made(const StateRows& rows, Of of, int64_t n_heads, int64_t n_made, const Make& make);
   AttendUses attend_uses() { return {*runtime_, tables_, slopes_, {workspace_, kWorkspaceBytes}}; }
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);

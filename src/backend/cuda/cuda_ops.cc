@@ -327,22 +327,6 @@ void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPa
   linear(out, at.hidden, part.down);
 }
 
-void CudaOps::short_conv(Tensor, Tensor, const ShortConv&, const StateRows&) {
-  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
-}
-
-void CudaOps::scan(Tensor, const ScanInput&, const ScanParams&, const StateRows&) {
-  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
-}
-
-void CudaOps::delta_rule(Tensor, const DeltaInput&, const DeltaParams&, const StateRows&) {
-  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
-}
-
-void CudaOps::wkv(Tensor, Tensor, const WkvInput&, const WkvParams&, const StateRows&) {
-  QR_CHECK(false, "there are no kernels for layers with a state");  // check_cuda_has
-}
-
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {
   check_rows(y, x, ids);
   const Op op(*this);
@@ -393,8 +377,7 @@ static Status check_layer(const AttnParams& layer) {
               "--backend cuda has no kernels for --kv-type " + std::string(layer.k_codec->name) + " so far");
 }
 
-Status check_cuda_has(std::span<const AttnParams> attention, bool has_state) {
-  if (has_state) return fail(Code::unsupported, "--backend cuda has no kernels for layers with a state so far");
+Status check_cuda_has(std::span<const AttnParams> attention) {
   for (const AttnParams& layer : attention) QR_TRY_VOID(check_layer(layer));
   return {};
 }

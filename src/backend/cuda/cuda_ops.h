@@ -12,8 +12,8 @@ namespace quire {
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums);
 
 // Code::unsupported where the backend has no kernels for attention of one of these kinds: its codec, keys kept beside a
-// window; or none for layers with a state, where there are such. Weights are load_linear's to refuse.
-Status check_cuda_has(std::span<const AttnParams> attention, bool has_state);
+// window. Weights are load_linear's to refuse.
+Status check_cuda_has(std::span<const AttnParams> attention);
 
 // Bytes that load_linear takes for a weight of this shape.
 int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);

@@ -11,6 +11,7 @@
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/kernels/read.cuh"
 #include "backend/cuda/kernels/rotate_cache.cuh"
+#include "backend/cuda/kernels/states.cuh"
 
 // Calls X(name, type) for the products and the rows of an integer format.
 #define QR_INTEGER(X, name, W)         \
@@ -99,6 +100,12 @@
   X(gated_sigmoid, Elementwise<Gated<Activation::sigmoid>>)           \
   X(gated_none, Elementwise<Gated<Activation::none>>)                 \
   X(gated_below_zero, Elementwise<Gated<Activation::below_zero>>)     \
+  X(short_conv, StateRowsKernel<ConvRow>)                             \
+  X(scan, StateRowsKernel<ScanRow<false>>)                            \
+  X(scan_columns, StateRowsKernel<ScanRow<true>>)                     \
+  X(delta_rule, StateRowsKernel<DeltaRuleRow>)                        \
+  X(wkv6, StateRowsKernel<WkvRow<false>>)                             \
+  X(wkv7, StateRowsKernel<WkvRow<true>>)                              \
   X(pick_rows, Elementwise<PickRows>)                                 \
   X(rotate, Elementwise<Rotate>)
 
