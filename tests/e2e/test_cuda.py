@@ -72,12 +72,9 @@ class Cuda(unittest.TestCase):
             self.assertNotEqual(self.first.returncode, 0)
             self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
             return
-        for options, why in (
-                (['--weights', 'nvfp4', '--kv-type', 'f16'], 'the cuda backend has no kernels for nvfp4 weights so far'),
-                (['--context-shift', 'sinks=4,window=32'], 'has no kernels for --context-shift so far')):
-            done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', *options)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(why, done.stderr)
+        done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', '--weights', 'nvfp4')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('the cuda backend has no kernels for nvfp4 weights so far', done.stderr)
 
 
 if __name__ == '__main__':

@@ -108,6 +108,23 @@ TEST(CudaCache, SlopesHaveTheBitsOfTheCpu) {
   });
 }
 
+// Rows before and behind the first that misses a key, near the window and far from it.
+std::vector<float> kept_all(Bench& bench, std::string_view codec) {
+  std::vector<float> out;
+  for (const bool turns : {false, true}) {
+    append(out, attended(bench, {4, 2, 24, {30, 4}, {12, 9}, 32, 0, false, codec, 0, 1.0F, 0, false, 4, turns}));
+    append(out, attended(bench, {3, 1, 16, {600}, {2}, 20, 3.0F, true, codec, 0, 1.0F, 0, false, 37, turns}));
+    append(out, attended(bench, {2, 2, 32, {270, 700}, {9, 1}, 10, 0, false, codec, 0, 1.0F, 0, false, 256, turns}));
+  }
+  return out;
+}
+
+TEST(CudaCache, KeysKeptBesideAWindowHaveTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) { return kept_all(bench, "f16"); });
+  expect_same([](Bench& bench) { return kept_all(bench, "q4"); });
+  expect_same([](Bench& bench) { return kept_all(bench, "bf16"); });
+}
+
 TEST(CudaCache, ValuesInKeysHaveTheBitsOfTheCpu) {
   expect_same([](Bench& bench) {
     std::vector<float> out;

@@ -132,6 +132,8 @@ struct Attending {
   float spread = 1.0F;      // of all numbers
   float slope_bits = 0.0F;  // ALiBi
   bool values_in_keys = false;
+  int n_kept = 0;  // beside the window
+  bool turns = false;
 };
 
 // As in attention_test.cc: what no row may see is NaN.
@@ -158,6 +160,8 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   params.window = c.window;
   params.most_slope_bits = c.slope_bits;
   params.values_in_keys = c.values_in_keys;
+  params.n_kept = c.n_kept;
+  params.kept_pairs = c.n_kept % 2 == 0 ? RopePairs::halves : RopePairs::interleaved;
   if (c.has_sinks) params.sinks = bench.vector(c.n_heads, 9);
   std::vector<int32_t> blocks, cu_q = {0}, first, end;
   for (int32_t i = 0; i < n_seqs * max_blocks; ++i) {
@@ -182,7 +186,11 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   const Tensor out = bench.floats(Matrix(n, c.n_heads * v_dim));
   Tensor table = bench.ints(blocks);
   table = Tensor::dense(table.data, DType::i32, {n_seqs, max_blocks});
-  const AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
+  AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
+  if (c.turns) {
+    const Tensor turns = bench.floats(Matrix(n, c.dim / 4 * 2, 400));
+    meta.kept_rotation = Tensor::dense(turns.data, DType::f32, {n, c.dim / 4, 2});
+  }
   bench.ops().attend(out, bench.floats(Matrix(n, c.n_heads * c.dim, 300, c.spread)), view, meta, params);
   return bench.values(out);
 }

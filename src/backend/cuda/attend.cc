@@ -77,19 +77,18 @@ class Attending {
 
   void run_all(std::span<std::byte> workspace) {
     if (params_.most_slope_bits > 0.0F) workspace = take_slopes(workspace);
-    const int64_t states = int64_t{params_.n_heads} * plan_.n_chunks * (params_.v_dim + 2);
-    const int64_t rotated = Codec::kRotatesKeys ? int64_t{params_.n_heads} * params_.k_dim : 0;
-    const int64_t row_bytes = (states + rotated) * 4;
+    const int64_t states = int64_t{params_.n_heads} * n_chunks() * (params_.v_dim + 2);
+    const int64_t rotated = Codec::kRotatesKeys ? width() : 0, turned = turns_kept() ? width() : 0;
+    const int64_t row_bytes = (states + rotated + turned) * 4;
     const int64_t most = std::min(kMostRows, std::ssize(workspace) / row_bytes);
     QR_CHECK(most > 0, "one row's states of attention take " + std::to_string(row_bytes) + " bytes");
     auto* data = reinterpret_cast<float*>(workspace.data());
     for (int64_t i = 0; i < q_.dim(0); i += most) {
       const int64_t n = std::min(most, q_.dim(0) - i);
-      const States to{data, params_.n_heads, plan_.n_chunks, params_.v_dim, static_cast<int>(i)};
-      Rows<const float> q = read_rows(q_);
-      if constexpr (Codec::kRotatesKeys) q = rotate(data + n * states, i, n);
+      const States to{data, params_.n_heads, n_chunks(), params_.v_dim, static_cast<int>(i)};
+      const Queries queries = make_queries(data + n * states, i, n);
       for (const auto& [begin, end, is_of_many] : plan_.runs) {
-        attend(is_of_many, std::max(i, begin), std::min(i + n, end), q, to);
+        attend(is_of_many, std::max(i, begin), std::min(i + n, end), queries, to);
       }
       const float* sinks = params_.sinks.empty() ? nullptr : params_.sinks.ptr<float>();
       run(runtime_, AttendJoin<typename Codec::Arithmetic>{to, rows_of(out_), sinks}, params_.n_heads, n);
@@ -116,15 +115,48 @@ class Attending {
     run(runtime_, RotateBack{rows, params_.v_dim, rotated & -rotated, signs_of_rotation(before)}, params_.n_heads, n);
   }
 
-  Rows<const float> rotate(float* data, int64_t first, int64_t n) const {
-    const int64_t width = int64_t{params_.n_heads} * params_.k_dim;
-    run(runtime_,
-        RotateQueries{read_rows(q_), {data, width}, static_cast<int>(first), params_.k_dim, signs_of_rotation()},
-        params_.n_heads, n);
-    return {data - first * width, width};
+  int64_t width() const { return int64_t{params_.n_heads} * params_.k_dim; }
+  int n_before() const { return params_.n_kept > 0 ? 1 : 0; }
+  int n_chunks() const { return plan_.n_chunks + n_before(); }
+  bool turns_kept() const { return params_.n_kept > 0 && !part_.meta->kept_rotation.empty(); }
+
+  // Rows as they meet keys, and those that are kept beside a window.
+  struct Queries {
+    Rows<const float> all, kept;
+  };
+  // Of n rows from `first` on; what is not q_ itself lies in `data`.
+  Queries make_queries(float* data, int64_t first, int64_t n) const {
+    Queries out{read_rows(q_), read_rows(q_)};
+    const auto row_by_row = [&](float* rows) { return Rows<const float>{rows - first * width(), width()}; };
+    const auto rotate = [&](Rows<const float> rows, float* to) {
+      run(runtime_, RotateQueries{rows, {to, width()}, static_cast<int>(first), params_.k_dim, signs_of_rotation()},
+          params_.n_heads, n);
+      return row_by_row(to);
+    };
+    if constexpr (Codec::kRotatesKeys) {
+      out.all = out.kept = rotate(out.all, data);
+      data += n * width();
+    }
+    if (!turns_kept()) return out;
+    turn(data, first, n);
+    out.kept = row_by_row(data);
+    if constexpr (Codec::kRotatesKeys) out.kept = rotate(out.kept, data);
+    return out;
+  }
+  void turn(float* to, int64_t first, int64_t n) const {
+    const Tensor& table = part_.meta->kept_rotation;
+    run_each(runtime_,
+             TurnQueries{.q = read_rows(q_),
+                         .to = {to, width()},
+                         .table = table.ptr<float>(),
+                         .first_row = static_cast<int>(first),
+                         .k_dim = params_.k_dim,
+                         .n_freq = static_cast<int>(table.dim(1)),
+                         .is_interleaved = params_.kept_pairs == RopePairs::interleaved},
+             n, width());
   }
 
-  void attend(bool is_of_many, int64_t begin, int64_t end, Rows<const float> q, const States& to) const {
+  void attend(bool is_of_many, int64_t begin, int64_t end, const Queries& q, const States& to) const {
     if (begin >= end) return;
     const bool is_wide = std::max(params_.k_dim, params_.v_dim) > kUsualHead;
     if constexpr (Codec::Keys::kTogether == Codec::Values::kTogether) {
@@ -136,7 +168,7 @@ class Attending {
   }
 
   template <class Kernel>
-  void attend_as(int64_t begin, int64_t end, Rows<const float> q, const States& to) const {
+  void attend_as(int64_t begin, int64_t end, const Queries& q, const States& to) const {
     const AttnMeta& meta = *part_.meta;
     const Tensor& blocks = meta.blocks[static_cast<size_t>(params_.group)];
     const int heads_per_kv = params_.n_heads / params_.n_kv_heads;
@@ -145,8 +177,9 @@ class Attending {
     const Kernel kernel{.cache = cache_of(*part_.kv, params_),
                         .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
                                  tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
-                                 static_cast<int>(blocks.stride[0]), params_.window},
-                        .q = q,
+                                 static_cast<int>(blocks.stride[0]), params_.window, params_.n_kept},
+                        .q = q.all,
+                        .kept_q = q.kept,
                         .states = to,
                         .heads_per_kv = heads_per_kv,
                         .heads_together = static_cast<int>(together),
@@ -156,6 +189,7 @@ class Attending {
                         .slopes = slopes_there_,
                         .first_row = static_cast<int>(begin),
                         .end_row = static_cast<int>(end),
+                        .n_before = n_before(),
                         .scale = params_.scale,
                         .soft_cap = params_.soft_cap};
     run(runtime_, kernel, to.n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
@@ -266,7 +300,6 @@ AttendPlan plan_of(const AttnMeta& meta) {
 
 void attend_rows(
     const AttendUses& uses, const Tensor& out, const Tensor& q, const AttentionPart& part, const AttendPlan& plan) {
-  QR_CHECK(part.params->n_kept == 0, "these kernels see no kept keys");  // check_cuda_has
   with_codec(*part.params,
              [&]<class Codec>(Codec) { Attending<Codec>(uses, out, q, part, plan).run_all(uses.workspace); });
 }

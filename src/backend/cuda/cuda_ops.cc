@@ -370,15 +370,12 @@ Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums) {
   return cuda::CudaOps::make(std::move(runtime), sums);
 }
 
-static Status check_layer(const AttnParams& layer) {
-  if (layer.n_kept > 0) return fail(Code::unsupported, "--backend cuda has no kernels for --context-shift so far");
-  if (cuda::has_codec(layer.k_codec->name)) return {};
-  return fail(Code::unsupported,
-              "--backend cuda has no kernels for --kv-type " + std::string(layer.k_codec->name) + " so far");
-}
-
 Status check_cuda_has(std::span<const AttnParams> attention) {
-  for (const AttnParams& layer : attention) QR_TRY_VOID(check_layer(layer));
+  for (const AttnParams& layer : attention) {
+    const std::string_view codec = layer.k_codec->name;
+    if (cuda::has_codec(codec)) continue;
+    return fail(Code::unsupported, "--backend cuda has no kernels for --kv-type " + std::string(codec) + " so far");
+  }
   return {};
 }
 

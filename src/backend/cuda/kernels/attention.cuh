@@ -10,7 +10,8 @@
 
 namespace quire::cuda {
 
-// Grid: chunks, KV heads × runs of heads_together of their heads, runs of rows_together rows from first_row on.
+// Grid: chunks, with one before them where n_before is 1, of keys that are kept beside a window; KV heads × runs of
+// heads_together of their heads; runs of rows_together rows from first_row on.
 template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim, bool kValuesInKeys = false>
 struct AttendChunk {
   using Keys = typename Codec::Keys;
@@ -50,13 +51,13 @@ struct AttendChunk {
 
   Cache cache;
   RowsKeys keys;
-  Rows<const float> q;  // of codecs that rotate keys rotated
+  Rows<const float> q, kept_q;  // as they meet keys, and those that are kept; of codecs that rotate keys rotated
   States states;
   int heads_per_kv, heads_together, rows_together;  // heads_together · rows_together ≤ kTile
   int strips_together;                              // of values in a stage
   int value_bytes;                                  // of a token's values
   const float* slopes;                              // [n_heads] or null
-  int first_row, end_row;
+  int first_row, end_row, n_before;
   float scale, soft_cap;
 
   struct Part {
@@ -82,7 +83,9 @@ struct AttendChunk {
     const int64_t at = dev::Shared<int64_t>(kStatesAt)[query];
     return at < 0 ? nullptr : states.data + at;
   }
+  QR_DEVICE bool is_of_kept() const { return dev::block_x() < n_before; }
   QR_DEVICE Bounds bounds_of(int row, int chunk) const {
+    if (is_of_kept()) return {{keys.first_kept(row), keys.end_kept(row), 0, 0}};
     const int lo = keys.first(row) - chunk, hi = keys.end(row) - chunk;
     return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk, hi - 1, 0}};
   }
@@ -96,7 +99,7 @@ struct AttendChunk {
     const int begin = dev::block_y() % n_runs * heads_together;
     p.head = p.kv_head * heads_per_kv + begin;
     p.n_heads = heads_per_kv - begin < heads_together ? heads_per_kv - begin : heads_together;
-    p.chunk = dev::block_x() * kChunk;
+    p.chunk = is_of_kept() ? 0 : (dev::block_x() - n_before) * kChunk;
     const int seq = keys.sequence_of(row), end_of_seq = dev::load(keys.cu_q + seq + 1);
     p.n_rows = (end_of_seq < end ? end_of_seq : end) - row;
     p.blocks = keys.blocks + int64_t{seq} * keys.max_blocks;
@@ -148,7 +151,8 @@ struct AttendChunk {
     }
     for (int i = t / 32; i < kTile; i += kWarps) {
       const bool is_there = i < p.n_queries();
-      const float* from = q.row(p.row + i / p.n_heads) + int64_t{p.head + i % p.n_heads} * cache.k_dim;
+      const int64_t row = p.row + i / p.n_heads, head = p.head + i % p.n_heads;
+      const float* from = (is_of_kept() ? kept_q.row(row) : q.row(row)) + head * cache.k_dim;
       const int to = (i / kQueries * kGroupBytes) / 4 + i % kQueries * kMaxDim;
       for (int d = lane(); d < cache.k_dim; d += 32)
         query[to + d] = is_there ? query_number(dev::load(from + d)) : 0.0F;

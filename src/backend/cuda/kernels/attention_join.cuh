@@ -23,6 +23,29 @@ struct RotateQueries {
   }
 };
 
+// Queries as they meet keys that are kept beside a window (docs/numerics.md): a row's pairs turned by its angles in the
+// table. Row i of `to` is of row first_row + i.
+struct TurnQueries {
+  Rows<const float> q;
+  Rows<float> to;
+  const float* table;  // [rows, n_freq, 2]
+  int first_row, k_dim, n_freq;
+  bool is_interleaved;
+  QR_DEVICE void of(int row, int i) const {
+    const float* head = q.row(first_row + row) + i / k_dim * k_dim;
+    const int d = i % k_dim, f = is_interleaved ? d / 2 : d % n_freq;
+    float x = dev::load(head + d);
+    if (d < 2 * n_freq) {
+      const bool is_second = is_interleaved ? d % 2 == 1 : d >= n_freq;
+      const float other = dev::load(head + (is_interleaved ? d ^ 1 : is_second ? d - n_freq : d + n_freq));
+      const float* turn = table + (int64_t{first_row + row} * n_freq + f) * 2;
+      const float by_cos = dev::mul(x, dev::load(turn)), by_sin = dev::mul(other, dev::load(turn + 1));
+      x = is_second ? dev::add(by_sin, by_cos) : dev::sub(by_cos, by_sin);
+    }
+    dev::store(to.row(row) + i, x);
+  }
+};
+
 // Grid: heads, rows from states.first_row on. A thread a component.
 template <class Arithmetic>
 struct AttendJoin {

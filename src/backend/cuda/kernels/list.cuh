@@ -82,6 +82,7 @@
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
   QR_CODECS(X)                                                        \
+  X(turn_queries, Elementwise<TurnQueries>)                           \
   X(rotate_queries, RotateQueries)                                    \
   X(attend_join, AttendJoin<Plain>)                                   \
   X(attend_join_bf16, AttendJoin<Flushing>)                           \
