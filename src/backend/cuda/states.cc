@@ -87,9 +87,8 @@ void CudaOps::scan(Tensor y, const ScanInput& in, const ScanParams& params, cons
   };
   const int64_t width = params.head_dim;
   if (params.by_component) {
-    return run_as.operator()<true>(width, [&](int64_t row, float* at) {
-      make_scan_steps(in, params, {row, 0}, width, at);
-    });
+    return run_as.operator()<true>(width,
+                                   [&](int64_t row, float* at) { make_scan_steps(in, params, {row, 0}, width, at); });
   }
   run_as.operator()<false>(2 * int64_t{params.n_heads},
                            [&](int64_t row, float* at) { make_scan_row(in, params, row, at); });
