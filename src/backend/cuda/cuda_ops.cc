@@ -372,9 +372,10 @@ Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums) {
 
 Status check_cuda_has(std::span<const AttnParams> attention) {
   for (const AttnParams& layer : attention) {
-    const std::string_view codec = layer.k_codec->name;
-    if (cuda::has_codec(codec)) continue;
-    return fail(Code::unsupported, "--backend cuda has no kernels for --kv-type " + std::string(codec) + " so far");
+    const KvCodec* codec = layer.k_codec;
+    if (codec == nullptr || cuda::has_codec(codec->name)) continue;
+    return fail(Code::unsupported,
+                "--backend cuda has no kernels for --kv-type " + std::string(codec->name) + " so far");
   }
   return {};
 }

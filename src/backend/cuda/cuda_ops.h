@@ -11,8 +11,8 @@ namespace quire {
 // Code::unsupported where there is no device, and no emulator was built in its place. `sums`: what the host samples by.
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums);
 
-// Code::unsupported where the backend has no kernels for the codec of one of these. Weights are load_linear's to
-// refuse.
+// Code::unsupported where the backend has no kernels for the codec of one of these; a layer with a state has none.
+// Weights are load_linear's to refuse.
 Status check_cuda_has(std::span<const AttnParams> attention);
 
 // Bytes that load_linear takes for a weight of this shape.
