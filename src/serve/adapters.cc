@@ -1,12 +1,35 @@
 #include "serve/adapters.h"
 
 #include <algorithm>
+#include <future>
+#include <thread>
+#include <utility>
 
 #include "base/bounded_reader.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "serve/api_error.h"
 
 namespace quire {
+namespace {
+
+constexpr int kLoadNice = 5;  // beyond that of who prepares requests: megabytes of numbers hold up tokens less
+
+// On a thread of its own, since a thread that steps behind others cannot step forward again.
+Result<std::shared_ptr<const Adapter>> load_behind(const AdapterTable::Load& load,
+                                                   const std::string& folder,
+                                                   int64_t most_bytes) {
+  std::packaged_task<Result<std::shared_ptr<const Adapter>>()> task([&] {
+    set_thread_name("quire-adapter");
+    step_behind_others(kLoadNice);
+    return load(folder, most_bytes);
+  });
+  auto out = task.get_future();
+  std::thread(std::move(task)).join();
+  return out.get();
+}
+
+}  // namespace
 
 std::vector<AdapterTable::Named>::iterator AdapterTable::place_of(std::string_view name) {
   return std::ranges::lower_bound(named_, name, {}, [](const Named& one) { return std::string_view(one.entry.name); });
@@ -55,7 +78,7 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& fol
   }
   for (;;) {
     const int64_t in_use = bytes_in_memory();
-    auto out = load_(folder, std::max<int64_t>(bytes_most_ - in_use, 0));
+    auto out = load_behind(load_, folder, std::max<int64_t>(bytes_most_ - in_use, 0));
     if (out) {
       loaded_.emplace_back(*out);
       while (bytes_in_memory() > bytes_most_ && evict_one()) {  // a backend may pad what was read
