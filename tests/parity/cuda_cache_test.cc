@@ -76,8 +76,10 @@ TEST(CudaCache, RowsOfBadNumbersAreKeptAsTheCpuKeepsThem) {
         std::fill_n(m->values.begin() + kDim, kDim, 0x1p-122F);
         m->values[2 * kDim + 3] = INFINITY;
         m->values[3 * kDim + 5] = NAN;
-        for (int d = 0; d < kDim; ++d) m->values[static_cast<size_t>(4 * kDim + d)] = d % 3 == 0 ? 0.5F : -0.5F;
-        for (int d = 0; d < kDim; ++d) m->values[static_cast<size_t>(5 * kDim + d)] = std::ldexp(1.0F, d - 14);
+        for (size_t d = 0; d < kDim; ++d) {
+          m->values[size_t{4} * kDim + d] = d % 3 == 0 ? 0.5F : -0.5F;
+          m->values[size_t{5} * kDim + d] = std::ldexp(1.0F, static_cast<int>(d) - 14);
+        }
       }
       bench.ops().kv_write(bench.floats(k), bench.floats(v), bench.ints({0, 1, 2, 3, 4, 5}), view, params);
       bench.ops().finish();
