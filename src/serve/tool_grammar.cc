@@ -72,7 +72,7 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
       continue;
     }
     if (!tools.required && !source.strict) {
-      out.push_back({name, any_arguments(form)});
+      out.push_back({name, any_arguments(form, ArgumentKinds(*function.find("parameters")))});
       continue;
     }
     Json schema = any_object();

@@ -131,6 +131,7 @@ void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
 
 // No mark has its first byte again, so what was held is given up as a whole.
 void ReasoningSplitter::take(char c, AnswerParts& out) {
+  if (in_string_ && held_.empty()) return on_text({&c, 1}, out);
   held_ += c;
   if (!may_be_mark(held_)) {
     held_.pop_back();

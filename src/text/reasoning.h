@@ -48,6 +48,8 @@ class ReasoningSplitter {
   void push(std::string_view text, AnswerParts& out);
   // No text follows: what may have been the beginning of a mark is text.
   void finish(AnswerParts& out);
+  // Whether what comes next stands in a string of a call's arguments: no mark counts there. As the last one said.
+  void in_string(bool inside) { in_string_ = inside; }
   // What came last belongs to the reasoning, or to the marks around it.
   bool thinking() const { return at_ != At::content && at_ != At::start; }
   bool inside() const { return at_ == At::inside; }  // no mark has ended the thoughts
@@ -64,7 +66,7 @@ class ReasoningSplitter {
 
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;
-  bool calls_ = false;
+  bool calls_ = false, in_string_ = false;
   bool said_ = false;  // something of the part that is running
   bool thought_ = false;
   std::string held_;    // may become a mark

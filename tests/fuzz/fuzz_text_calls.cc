@@ -39,7 +39,7 @@ void hold(const CallForm& form, const Json& schema) {
   limits.memory_bytes = 8 << 20;
   const auto arguments = obeying_arguments(form, schema);
   if (!arguments) return;
-  const CallableTool tools[] = {{"get", *arguments}, {"search", any_arguments(form)}};
+  const CallableTool tools[] = {{"get", *arguments}, {"search", any_arguments(form, ArgumentKinds(schema))}};
   for (const bool required : {true, false}) {
     CallTagRules rules;
     rules.required = required;

@@ -64,7 +64,7 @@ Result<std::shared_ptr<const Grammar>> calls(bool required) {
       .trigger = "[1", .lead = "[1", .between = ", ", .tail = "]", .name_key = "cd", .arguments_key = "d"};
   const Json schema = *Json::parse(R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"enum":["cd",true]}},
       "required":["b"],"additionalProperties":false})");
-  const CallableTool tools[] = {{"ba", *obeying_arguments(kForm, schema)}, {"cd", any_arguments(kForm)}};
+  const CallableTool tools[] = {{"ba", *obeying_arguments(kForm, schema)}, {"cd", any_arguments(kForm, {})}};
   return compile_structural_tag(call_tag(kForm, tools, {.required = required}), {}, {});
 }
 

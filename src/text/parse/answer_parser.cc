@@ -15,9 +15,13 @@ void AnswerParser::pass_on(AnswerParts& out) {
   split_.clear();
 }
 
+// Byte by byte: whether the next one may begin a mark depends on what the calls have made of the last.
 void AnswerParser::push(std::string_view text, AnswerParts& out) {
-  splitter_.push(text, split_);
-  pass_on(out);
+  for (const char c : text) {
+    splitter_.push({&c, 1}, split_);
+    pass_on(out);
+    splitter_.in_string(calls_.in_string());
+  }
 }
 
 void AnswerParser::finish(AnswerParts& out) {

@@ -120,6 +120,13 @@ ValueKinds ArgumentKinds::of(std::string_view key) const {
   return found != kinds_.end() ? found->second : kEveryKind;
 }
 
+std::vector<std::string> ArgumentKinds::only_strings() const {
+  std::vector<std::string> out;
+  for (const auto& [key, kinds] : kinds_)
+    if (kinds == kStringKind) out.push_back(key);
+  return out;
+}
+
 std::string json_of_value(ValueKinds kinds, std::string_view text) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kPython{
       {{"True", "true"}, {"False", "false"}, {"None", "null"}}};

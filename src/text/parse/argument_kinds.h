@@ -27,6 +27,8 @@ class ArgumentKinds {
   ArgumentKinds() = default;                       // of all arguments: any
   explicit ArgumentKinds(const Json& parameters);  // a JSON Schema
   ValueKinds of(std::string_view key) const;
+  // Of which values are strings and nothing else.
+  std::vector<std::string> only_strings() const;
 
  private:
   std::vector<std::pair<std::string, ValueKinds>> kinds_;

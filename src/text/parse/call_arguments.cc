@@ -11,6 +11,7 @@
 
 #include "text/parse/argument_kinds.h"
 #include "text/parse/keyword_arguments.h"
+#include "text/parse/marked_value.h"
 #include "text/regex/parse.h"
 
 namespace quire {
@@ -44,22 +45,32 @@ std::string in_pattern(std::string_view text) {
   return out;
 }
 
-// In front of a pattern of text that stands between marks: what would be read otherwise.
-std::string unlike_marks(const CallForm& form) {
+constexpr std::string_view kAnyPattern = "[\\s\\S]*";
+
+// In front of a pattern of text that stands between marks: what would be read otherwise. `before`: what may stand in
+// front of a mark that ends the value.
+std::string unlike_marks(const CallForm& form, std::string_view before = kAnyPattern) {
   const std::string wrap = form.wrap_begin.empty() ? "" : "(?!" + in_pattern(form.wrap_begin) + ")";
-  return wrap + "(?![\\s\\S]*" + in_pattern(form.value_end) + ")";
+  return wrap + "(?!" + std::string(before) + in_pattern(form.value_end) + ")";
 }
 
-// Text up to the mark that ends it, in front of which the line end may lack.
-Json any_text(const CallForm& form) {
-  const auto until = [](std::string_view begin, const std::string& end) {
+// A value between the marks that may stand around one, behind which models write white space.
+Json wrapped_text(const CallForm& form) {
+  const std::string close = in_pattern(form.wrap_end);
+  std::string inside = "(?![\\s\\S]*" + close + "[ \\t\\r\\n]*" + in_pattern(form.value_end) + ")[\\s\\S]*";
+  return sequence({text(form.wrap_begin), regex(inside + close + "[ \\t\\r\\n]{0,16}"), text(form.value_end)});
+}
+
+// A value up to the mark that ends it, in front of which the line end may lack: any text, or what may be JSON.
+Json any_value(const CallForm& form, MarkedValue::As as) {
+  const bool is_text = as == MarkedValue::As::text;
+  if (is_text && form.wrap_begin.empty())
     return Json::Object{
-        {"type", "tag"}, {"begin", begin}, {"content", Json::Object{{"type", "any_text"}}}, {"end", end}};
-  };
-  const std::string end(form.value_end);
-  if (form.wrap_begin.empty()) return until("", end);
-  return one_of({sequence({regex(unlike_marks(form) + "[\\s\\S]*"), text(end)}),
-                 until(form.wrap_begin, std::string(form.wrap_end) + end)});
+        {"type", "tag"}, {"begin", ""}, {"content", Json::Object{{"type", "any_text"}}}, {"end", form.value_end}};
+  const std::string_view pattern = is_text ? kAnyPattern : kEitherPattern;
+  Json bare = sequence({regex(unlike_marks(form, pattern) + "(?:" + std::string(pattern) + ")"), text(form.value_end)});
+  if (form.wrap_begin.empty()) return bare;
+  return one_of({std::move(bare), wrapped_text(form)});
 }
 
 // Python's literals, and JSON's. White space is bounded; half a pair of surrogates is no character.
@@ -239,8 +250,8 @@ class Obeying {
       const std::string written = one.as_string() != nullptr ? *one.as_string() : one.dump();
       const auto read = Json::parse(json_of_value(kinds, written));
       const bool told = !form_.json_key_end.empty() || (read && *read == one);  // by the mark, or as it reads
-      const bool wrapped = !form_.wrap_begin.empty() && written.starts_with(form_.wrap_begin);
-      if (!told || wrapped || written.find(form_.value_end) != std::string::npos)
+      const bool is_json = one.as_string() == nullptr && !form_.json_key_end.empty();
+      if (!told || !fits_marks(form_, value_as(form_, kinds, is_json), written))
         return cannot(at, value != nullptr ? "const" : "enum");
       ways.push_back(text(key_end(one.as_string() != nullptr) + written + value_end(form_)));
     }
@@ -257,7 +268,7 @@ class Obeying {
       else if (!is_annotation(key))
         return cannot(at, key);
     }
-    if (min == nullptr && max == nullptr) return any_text(form_);
+    if (min == nullptr && max == nullptr) return any_value(form_, MarkedValue::As::text);
     const auto bound = [](const Json* n, std::string otherwise) {
       return n != nullptr ? std::to_string(static_cast<int64_t>(n->number())) : std::move(otherwise);
     };
@@ -267,7 +278,8 @@ class Obeying {
 
   // Whatever comes is of one of the types, or a string.
   Result<Json> mixed(const std::string& at, const Json& schema) {
-    if (schema.as_object() == nullptr) return any_text(form_);
+    const Json any = any_value(form_, value_as(form_, kEveryKind, false));
+    if (schema.as_object() == nullptr) return any;
     std::vector<const Json*> open{&schema};
     for (size_t i = 0; i < open.size(); ++i) {
       for (const auto& [key, value] : *open[i]->as_object()) {
@@ -279,7 +291,7 @@ class Obeying {
         }
       }
     }
-    return any_text(form_);
+    return any;
   }
 
   const CallForm& form_;
@@ -288,18 +300,32 @@ class Obeying {
 
 }  // namespace
 
-Json any_arguments(const CallForm& form) {
+// An argument that need not obey; its key obeys a pattern.
+static Json any_argument(const CallForm& form, std::string key, Json value) {
+  return Json::Object{{"type", "tag"},
+                      {"begin", form.key_begin},
+                      {"content", sequence({regex(std::move(key)), std::move(value)})},
+                      {"end", "\n"}};
+}
+
+Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
   if (form.keywords) return Json::Object{{"type", "grammar"}, {"grammar", kAnyKeywords}};
   if (!form.marked()) return object_schema(form, any_object());
-  Json value = sequence({text(std::string(form.key_end) + (form.padded ? "\n" : "")), any_text(form)});
-  if (!form.json_key_end.empty())
-    value = one_of(
-        {std::move(value), sequence({text(form.json_key_end), json_schema(Json::Object{}), text(value_end(form))})});
-  Json both = Json::Object{{"type", "tag"},
-                           {"begin", form.key_begin},
-                           {"content", sequence({regex(any_key(form)), std::move(value)})},
-                           {"end", "\n"}};
-  return Json::Object{{"type", "tags_with_separator"}, {"tags", Json::Array{std::move(both)}}, {"separator", ""}};
+  const std::string key_end = std::string(form.key_end) + (form.padded ? "\n" : "");
+  Json string = sequence({text(key_end), any_value(form, MarkedValue::As::text)});
+  const std::string key = any_key(form);
+  Json::Array ways;
+  if (!form.json_key_end.empty()) {
+    Json json = sequence({text(form.json_key_end), json_schema(Json::Object{}), text(value_end(form))});
+    ways.push_back(any_argument(form, key, one_of({std::move(string), std::move(json)})));
+  } else {
+    std::string strings;
+    for (const std::string& name : kinds.only_strings()) strings += (strings.empty() ? "" : "|") + in_pattern(name);
+    Json other = sequence({text(key_end), any_value(form, MarkedValue::As::either)});
+    if (!strings.empty()) ways.push_back(any_argument(form, "(?=(?:" + strings + ")$)" + key, std::move(string)));
+    ways.push_back(any_argument(form, strings.empty() ? key : "(?!(?:" + strings + ")$)" + key, std::move(other)));
+  }
+  return Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(ways)}, {"separator", ""}};
 }
 
 Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {

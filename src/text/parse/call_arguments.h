@@ -6,12 +6,13 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
 
 namespace quire {
 
-// Any arguments in the family's syntax.
-Json any_arguments(const CallForm& form);
+// Any arguments in the family's syntax, as the parser reads those of a tool with these kinds.
+Json any_arguments(const CallForm& form, const ArgumentKinds& kinds);
 // Arguments that obey a JSON Schema whose texts are objects. Code::unsupported, with pointer and keyword, where values
 // between marks, or arguments in Python as a whole, cannot be held to it. What JSON cannot be held to shows when the
 // format is compiled.

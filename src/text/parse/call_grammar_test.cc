@@ -8,27 +8,16 @@
 
 #include "base/rng.h"
 #include "base/sanitized.h"
+#include "text/grammar/grammar_testing.h"
 #include "text/grammar/lark.h"
 #include "text/grammar/regex_grammar.h"
 #include "text/grammar/structural_tag.h"
-#include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
 namespace {
-
-constexpr Token kEnd = 256;
-
-std::shared_ptr<const TokenTrie> bytes() {
-  static const auto trie = [] {
-    std::vector<std::string> tokens;
-    for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
-    tokens.emplace_back("</s>");
-    return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{kEnd}, 257);
-  }();
-  return trie;
-}
 
 // Small enough that random walks end.
 struct Tool {
@@ -62,11 +51,6 @@ std::shared_ptr<const Grammar> grammar_of(const std::string& family, CallTagRule
   return made ? *made : nullptr;
 }
 
-bool takes(const std::shared_ptr<const Grammar>& g, std::string_view text) {
-  Matcher m(g, bytes());
-  return m.accept_text(text).has_value() && m.may_end();
-}
-
 AnswerParts parse(const std::string& family,
                   std::string_view text,
                   bool only_one = false,
@@ -79,28 +63,26 @@ AnswerParts parse(const std::string& family,
   }
   rules->only_one = only_one;
   using Kind = ReasoningForm::Kind;
-  AnswerParser parser(find_call_form(family)->channels ? Kind::channels : Kind::none, false, std::move(rules));
-  AnswerParts out;
-  parser.push(text, out);
-  parser.finish(out);
-  return out;
+  return read_in_pieces(
+      AnswerParser(find_call_form(family)->channels ? Kind::channels : Kind::none, false, std::move(rules)), text,
+      text.size() + 1);
 }
 
 // A text of the grammar, each byte chosen among those that may come; empty where it was not whole after `max`.
 std::string walk(const std::shared_ptr<const Grammar>& g, std::string_view begin, Rng& rng, size_t max) {
-  Matcher m(g, bytes());
+  Matcher m(g, byte_vocabulary());
   EXPECT_TRUE(m.accept_text(begin)) << begin;
   std::string out(begin);
   std::vector<uint32_t> words(m.n_words());
   while (out.size() < max) {
     EXPECT_TRUE(m.mask(words));
     std::vector<Token> may;
-    for (Token id = 0; id <= kEnd; ++id)
+    for (Token id = 0; id <= kByteEnd; ++id)
       if ((words[static_cast<size_t>(id) / 32] >> (id % 32) & 1U) != 0) may.push_back(id);
     EXPECT_FALSE(may.empty()) << out;
     if (may.empty()) return "";
     const Token id = may[static_cast<size_t>(rng.between(0, static_cast<int64_t>(may.size()) - 1))];
-    if (id == kEnd || (may.back() == kEnd && out.size() > max / 2)) return out;
+    if (id == kByteEnd || (may.back() == kByteEnd && out.size() > max / 2)) return out;
     EXPECT_TRUE(m.accept(id));
     out += static_cast<char>(id);
   }
@@ -262,30 +244,24 @@ TEST(CallGrammar, CallsOrTheDocument) {
 }
 
 TEST(CallGrammar, MarksThatAreTokensComeAsTokens) {
-  constexpr Token kOpen = 257, kClose = 258;
-  std::vector<std::string> texts;
-  for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
-  texts.insert(texts.end(), {"</s>", "", ""});
-  const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 259);
   const auto made = compile_structural_tag(call_tag(*find_call_form("hermes"), tools(*find_call_form("hermes")), {}),
-                                           {{"<tool_call>", kOpen}, {"</tool_call>", kClose}}, {});
+                                           {{"<tool_call>", kByteControl}, {"</tool_call>", kByteControl2}}, {});
   ASSERT_TRUE(made);
-  Matcher m(*made, trie);
+  Matcher m(*made, byte_vocabulary());
   EXPECT_TRUE(m.accept_text("as text: <tool_call"));
   EXPECT_FALSE(m.accept('>'));
   EXPECT_TRUE(m.accept_text(" "));
-  EXPECT_TRUE(m.accept(kOpen));
+  EXPECT_TRUE(m.accept(kByteControl));
   EXPECT_FALSE(m.accept_text("<tool_call>"));
   EXPECT_TRUE(m.accept_text("\n{\"name\": \"search\", \"arguments\": {}}\n"));
   EXPECT_FALSE(m.accept_text("</tool_call>"));
-  EXPECT_TRUE(m.accept(kClose));
+  EXPECT_TRUE(m.accept(kByteControl2));
   EXPECT_TRUE(m.may_end());
 }
 
 // Where the first mark of a family's calls is a control token, text cannot spell it: the parser, which sees text, would
 // read a call that nothing holds to the tools. Where it is none, its spelling opens a call as ever.
 TEST(CallGrammar, AMarkThatIsATokenIsNotSpelled) {
-  constexpr Token kFirst = 257;
   int n_marked = 0;
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
@@ -293,19 +269,15 @@ TEST(CallGrammar, AMarkThatIsATokenIsNotSpelled) {
     if (form.trigger.empty() || form.channels || end == std::string_view::npos) continue;  // "<function=" is never one
     ++n_marked;
     const std::string mark(form.trigger.substr(0, end + 1));
-    std::vector<std::string> texts;
-    for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
-    texts.insert(texts.end(), {"</s>", ""});
-    const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 258);
     for (const bool is_token : {true, false}) {
       std::vector<GrammarComposer::Control> controls;
-      if (is_token) controls.emplace_back(mark, kFirst);
+      if (is_token) controls.emplace_back(mark, kByteControl);
       const auto made = compile_structural_tag(call_tag(form, tools(form), {}), controls, {});
       ASSERT_TRUE(made) << family;
-      Matcher m(*made, trie);
+      Matcher m(*made, byte_vocabulary());
       EXPECT_TRUE(m.accept_text("Hm " + mark.substr(0, mark.size() - 1))) << family;
       EXPECT_EQ(m.accept_text(mark.substr(mark.size() - 1)).has_value(), !is_token) << family;
-      EXPECT_EQ(m.accept(kFirst).has_value(), is_token) << family;
+      EXPECT_EQ(m.accept(kByteControl).has_value(), is_token) << family;
       EXPECT_FALSE(m.may_end()) << family;
     }
   }
@@ -318,7 +290,7 @@ TEST(CallGrammar, MessagesOfChannelsHoldNoMarks) {
   for (const char* begin : {"<|channel|>final<|message|>", "<|channel|>analysis<|message|>"}) {
     const std::string text = begin + ("I " + call);
     EXPECT_TRUE(parse("harmony", text).has(PartKind::call));
-    Matcher m(any, bytes());
+    Matcher m(any, byte_vocabulary());
     EXPECT_FALSE(m.accept_text(text)) << text;
     EXPECT_TRUE(m.accept_text(begin + std::string("I <|channel|")));
   }
@@ -336,7 +308,7 @@ TEST(CallGrammar, FreeArgumentsHaveAnyNames) {
       {"gemma4", {"<|tool_call>call:get{", ":1}<tool_call|>"}}};
   for (const auto& [family, around] : written) {
     const CallForm& form = *find_call_form(family);
-    const std::vector<CallableTool> free{{"get", any_arguments(form)}};
+    const std::vector<CallableTool> free{{"get", any_arguments(form, {})}};
     const auto made = compile_structural_tag(call_tag(form, free, {}), {}, {});
     ASSERT_TRUE(made);
     for (const std::string key : {"größe", "max size", "a", "名前", "x/y[0]", "it's", "$ref"}) {
@@ -361,7 +333,7 @@ std::shared_ptr<const Grammar> python_of(const Json& arguments) {
 }
 
 TEST(CallGrammar, KeywordsThatNeedNotObeyAreAnyLiterals) {
-  const auto free = python_of(any_arguments(*find_call_form("pythonic")));
+  const auto free = python_of(any_arguments(*find_call_form("pythonic"), {}));
   const auto read = [&](const std::string& text) {
     return Json::parse(parse("pythonic", text).joined(PartKind::arguments));
   };

@@ -38,6 +38,16 @@ CallItem::Step CallItem::push(char c) {
   return form_.objects() ? push_object(c) : push_named(c);
 }
 
+bool CallItem::in_string() const {
+  switch (at_) {
+    case At::in_arguments: return span_.in_string();
+    case At::in_marked: return marked_->in_value();
+    case At::in_keywords: return keywords_.in_string();
+    case At::in_quoted: return quoted_.in_string();
+    default: return false;
+  }
+}
+
 CallItem::Step CallItem::push_arguments(char c) {
   const JsonSpan::Step step = span_.push(c);
   if (step == JsonSpan::Step::broken) return Step::broken;

@@ -39,6 +39,8 @@ class CallItem {
   Step push(char c);
   // It is a call: the name is one of the tools', and arguments have begun or there are none.
   bool certain() const { return certain_; }
+  // What comes next belongs to a string of the arguments, or to a value between marks.
+  bool in_string() const;
   const std::string& name() const { return name_; }
   // Moves out what came of the arguments since. REQUIRES certain().
   std::string take_arguments() { return std::exchange(arguments_, {}); }

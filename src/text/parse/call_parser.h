@@ -27,6 +27,7 @@ class CallParser {
   // Nothing more will come out.
   bool over() const { return at_ == At::over; }
   int n_calls() const { return n_calls_; }  // told so far
+  bool in_string() const { return at_ == At::item && item_->in_string(); }
   // Of what came, the last bytes that may be of a call or of the white space before it. REQUIRES that none was told, or
   // that text came since.
   size_t open_bytes() const { return spaces_.size() + raw_.size(); }

@@ -3,22 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "base/json.h"
 #include "base/rng.h"
 #include "base/sanitized.h"
-#include "text/parse/answer_parser.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
 namespace {
-
-// Parts on lines: "text: …", "call: …", "arguments: …".
-std::string shown(const AnswerParts& parts) {
-  static constexpr const char* kNames[] = {"reasoning", "text", "call", "arguments"};
-  std::string out;
-  for (const AnswerPart& p : parts) out += std::string(kNames[static_cast<size_t>(p.kind)]) + ": " + p.text + "\n";
-  return out;
-}
 
 std::shared_ptr<const CallRules> rules_of(const char* family, bool only_one = false) {
   const CallForm* form = find_call_form(family);
@@ -31,17 +22,7 @@ std::shared_ptr<const CallRules> rules_of(const char* family, bool only_one = fa
 }
 
 AnswerParts parse(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
-  CallParser parser(rules);
-  AnswerParts out;
-  for (size_t at = 0; at < text.size(); at += cut) {
-    AnswerParts fresh;
-    parser.push(text.substr(at, cut), fresh);
-    out.append(fresh);
-  }
-  AnswerParts fresh;
-  parser.finish(fresh);
-  out.append(fresh);
-  return out;
+  return read_in_pieces(CallParser(rules), text, cut);
 }
 
 void expect_parts(const char* family, std::string_view text, const std::string& wanted, bool only_one = false) {
@@ -340,52 +321,6 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
   }
 }
 
-// Of a marked form: strings as they are.
-std::string marked(const CallForm& form, const std::string& name, const std::string& arguments) {
-  std::string out = name + std::string(form.name_end);
-  const std::string line = form.padded ? "\n" : "";
-  const Json parsed = *Json::parse(arguments);
-  for (const auto& [key, value] : *parsed.as_object()) {
-    const bool is_string = value.as_string() != nullptr;
-    const bool says_json = !is_string && !form.json_key_end.empty();
-    out += std::string(form.key_begin) + key + std::string(says_json ? form.json_key_end : form.key_end) + line;
-    out += (is_string ? *value.as_string() : value.dump()) + line + std::string(form.value_end) + "\n";
-  }
-  return out + std::string(form.call_end);
-}
-
-// Of keyword calls: JSON is Python but for its three words.
-std::string keywords(const CallForm& form, const std::string& name, const std::string& arguments) {
-  std::string out = name + std::string(form.name_end);
-  const Json parsed = *Json::parse(arguments);
-  for (const auto& [key, value] : *parsed.as_object())
-    out += (out.ends_with(form.name_end) ? "" : ", ") + key + "=" + (value.is_null() ? "None" : value.dump());
-  return out + std::string(form.call_end);
-}
-
-// Of quoted calls: strings as they are between their marks.
-std::string quoted(const CallForm& form, const Json& value) {
-  std::string out;
-  if (const std::string* text = value.as_string())
-    return std::string(form.string_mark) + *text + std::string(form.string_mark);
-  if (const Json::Array* list = value.as_array()) {
-    for (const Json& v : *list) out += (out.empty() ? "" : ",") + quoted(form, v);
-    return "[" + out + "]";
-  }
-  if (value.as_object() == nullptr) return value.dump();
-  for (const auto& [key, v] : *value.as_object()) out += (out.empty() ? "" : ",") + key + ":" + quoted(form, v);
-  return "{" + out + "}";
-}
-
-std::string written(const CallForm& form, const std::string& name, const std::string& arguments) {
-  if (form.keywords) return keywords(form, name, arguments);
-  if (form.marked()) return marked(form, name, arguments);
-  if (form.quoted()) return name + quoted(form, *Json::parse(arguments));
-  if (!form.objects()) return name + std::string(form.name_end) + arguments;
-  return "{\"" + std::string(form.name_key) + "\": \"" + name + "\", \"" + std::string(form.arguments_key) +
-         "\": " + arguments + "}";
-}
-
 // As shown, arguments by their value.
 std::string with_values(const AnswerParts& parts) {
   std::string out;
@@ -418,7 +353,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
               (k > 0 ? ", \"k" : "\"k") + std::to_string(k) + "\": " + kValues[static_cast<size_t>(rng.between(0, 9))];
         arguments += "}";
         const std::string name = rng.between(0, 1) == 0 ? "get" : "get_weather";
-        text += (i > 0 ? std::string(form.between) : "") + written(form, name, arguments);
+        text += (i > 0 ? std::string(form.between) : "") + call_as_written(form, name, arguments);
         wanted += "call: " + name + "\narguments: " + (by_value ? Json::parse(arguments)->dump() : arguments) + "\n";
       }
       text += form.tail;
@@ -447,15 +382,8 @@ TEST(AnswerParser, MessagesToFunctionsAreCalls) {
                                     std::string("<|channel|>commentary to=functions.get"),
                                     std::string(" to=functions.get<|channel|>commentary json")}) {
     for (const size_t cut : {1U, 3U, 1000U}) {
-      AnswerParser parser(ReasoningForm::Kind::channels, false, rules_of("harmony"));
-      AnswerParts out;
-      const std::string text = thought + header + json;
-      for (size_t at = 0; at < text.size(); at += cut) {
-        AnswerParts fresh;
-        parser.push(std::string_view(text).substr(at, cut), fresh);
-        out.append(fresh);
-      }
-      parser.finish(out);
+      const AnswerParts out = read_in_pieces(AnswerParser(ReasoningForm::Kind::channels, false, rules_of("harmony")),
+                                             thought + header + json, cut);
       EXPECT_EQ(shown(out), "reasoning: Let me see.\ncall: get\narguments: {\"city\": \"<|x\"}\n") << header;
     }
   }

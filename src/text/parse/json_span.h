@@ -11,6 +11,7 @@ class JsonSpan {
   enum class Step { more, whole, past, broken };  // past: the value ended before this byte
   // The next byte of a value that began with the first. Nothing may be pushed behind its end.
   Step push(char c);
+  bool in_string() const { return in_string_; }
 
  private:
   std::string closers_;  // of the brackets that are open, at most kMaxJsonDepth

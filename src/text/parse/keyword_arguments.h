@@ -20,6 +20,7 @@ class KeywordArguments {
   // The next byte behind the opening bracket; appends to `json` what is certain. `whole`: the bracket has closed.
   // Lists and dicts nest as deep as JSON does (kMaxJsonDepth). Of a key that comes again, the first value counts.
   Step push(char c, std::string& json);
+  bool in_string() const { return at_ == At::string || at_ == At::escape || at_ == At::code || at_ == At::octal; }
 
  private:
   enum class At : uint8_t { item, key, colon, value, next, scalar, string, escape, code, octal };

@@ -2,11 +2,11 @@
 // missing: how they are read, and what may be written.
 #include <gtest/gtest.h>
 
-#include "base/json.h"
+#include "text/grammar/grammar_testing.h"
 #include "text/grammar/structural_tag.h"
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
-#include "text/parse/call_parser.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
@@ -17,41 +17,27 @@ Json schema() {
       "e":{"enum":["a",1]},"r":{"type":"array"}}})");
 }
 
-// Parts on lines: "text: …", "call: …", "arguments: …".
-std::string shown(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
-  static constexpr const char* kNames[] = {"reasoning", "text", "call", "arguments"};
-  CallParser parser(rules);
-  AnswerParts parts;
-  for (size_t at = 0; at < text.size(); at += cut) parser.push(text.substr(at, cut), parts);
-  parser.finish(parts);
-  std::string out;
-  for (const AnswerPart& p : parts) out += std::string(kNames[static_cast<size_t>(p.kind)]) + ": " + p.text + "\n";
-  return out;
-}
-
 void expect_parts(const char* family, std::string_view text, const std::string& wanted) {
   auto rules = std::make_shared<CallRules>();
   rules->form = find_call_form(family);
   rules->names = {"get", "search"};
   rules->kinds.resize(2, ArgumentKinds(schema()));
   for (size_t cut = 1; cut <= text.size() + 1; ++cut)
-    EXPECT_EQ(shown(rules, text, cut), wanted) << family << ": " << text << " cut at " << cut;
+    EXPECT_EQ(shown(read_in_pieces(CallParser(rules), text, cut)), wanted)
+        << family << ": " << text << " cut at " << cut;
 }
 
 // Whether a call that has to obey, or need not, may be written so.
 bool takes(const char* family, std::string_view text, bool obeys) {
   const CallForm& form = *find_call_form(family);
-  const auto arguments = obeys ? obeying_arguments(form, schema()) : Result<Json>(any_arguments(form));
+  const auto arguments =
+      obeys ? obeying_arguments(form, schema()) : Result<Json>(any_arguments(form, ArgumentKinds(schema())));
   EXPECT_TRUE(arguments) << (arguments ? "" : arguments.error().message);
   if (!arguments) return false;
   const CallableTool tools[] = {{"get", *arguments}};
   const auto made = compile_structural_tag(call_tag(form, tools, {}), {}, {});
   EXPECT_TRUE(made) << (made ? "" : made.error().message);
-  std::vector<std::string> tokens;
-  for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
-  tokens.emplace_back("</s>");
-  Matcher m(*made, std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{256}, 257));
-  return m.accept_text(text).has_value() && m.may_end();
+  return quire::takes(*made, text);
 }
 
 TEST(MarkedCalls, MarksSayWhichValuesAreStrings) {

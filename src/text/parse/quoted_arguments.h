@@ -19,6 +19,7 @@ class QuotedArguments {
   // The next byte behind the opening brace; appends to `json` what is certain. `whole`: the brace has closed.
   // Lists and objects nest as deep as JSON does (kMaxJsonDepth). Of an argument that comes again, the first counts.
   Step push(char c, std::string& json);
+  bool in_string() const { return at_ == At::string; }
 
  private:
   enum class At : uint8_t { item, key, value, next, scalar, mark, string };

@@ -2,38 +2,20 @@
 // held to their schema.
 #include <gtest/gtest.h>
 
+#include "text/grammar/grammar_testing.h"
 #include "text/grammar/structural_tag.h"
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
-#include "text/parse/call_parser.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
 namespace {
 
-constexpr Token kEnd = 256;
-
-// Parts on lines: "text: …", "call: …", "arguments: …".
-std::string shown(const AnswerParts& parts) {
-  static constexpr const char* kNames[] = {"reasoning", "text", "call", "arguments"};
-  std::string out;
-  for (const AnswerPart& p : parts) out += std::string(kNames[static_cast<size_t>(p.kind)]) + ": " + p.text + "\n";
-  return out;
-}
-
 AnswerParts parse(std::string_view text, size_t cut) {
-  CallParser parser(
-      std::make_shared<const CallRules>(CallRules{find_call_form("gemma4"), {"get_weather", "get", "search"}, false}));
-  AnswerParts out;
-  for (size_t at = 0; at < text.size(); at += cut) {
-    AnswerParts fresh;
-    parser.push(text.substr(at, cut), fresh);
-    out.append(fresh);
-  }
-  AnswerParts fresh;
-  parser.finish(fresh);
-  out.append(fresh);
-  return out;
+  return read_in_pieces(CallParser(std::make_shared<const CallRules>(
+                            CallRules{find_call_form("gemma4"), {"get_weather", "get", "search"}, false})),
+                        text, cut);
 }
 
 void expect_parts(std::string_view text, const std::string& wanted) {
@@ -77,7 +59,6 @@ TEST(QuotedCalls, ArgumentsComeAsJson) {
 }
 
 TEST(QuotedCalls, ArgumentsObeyTheirSchema) {
-  constexpr Token kMark = 257;
   const CallForm& form = *find_call_form("gemma4");
   const Json schema = *Json::parse(R"({"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+[0-9]$"},
       "list":{"type":"array","items":{"$ref":"#/$defs/pair"},"minItems":1,"maxItems":2},"n":{"type":"integer","maximum":5},
@@ -86,22 +67,18 @@ TEST(QuotedCalls, ArgumentsObeyTheirSchema) {
       "additionalProperties":{"type":"boolean"}}}})");
   const auto arguments = obeying_arguments(form, schema);
   ASSERT_TRUE(arguments);
-  std::vector<std::string> texts;
-  for (int b = 0; b < 256; ++b) texts.emplace_back(1, static_cast<char>(b));
-  texts.insert(texts.end(), {"</s>", ""});
-  const auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, 258);
   const std::vector<CallableTool> one{{"get", *arguments}};
   for (const bool is_token : {false, true}) {
     std::vector<GrammarComposer::Control> controls;
-    if (is_token) controls.emplace_back(std::string(form.string_mark), kMark);
+    if (is_token) controls.emplace_back(std::string(form.string_mark), kByteControl);
     const auto made = compile_structural_tag(call_tag(form, one, {.required = true}), controls, {});
     ASSERT_TRUE(made) << made.error().message;
     const auto takes_marked = [&](std::string_view inside) {  // ~ stands for a mark
-      Matcher m(*made, trie);
+      Matcher m(*made, byte_vocabulary());
       bool ok = m.accept_text("<|tool_call>call:get{").has_value();
       for (const char c : inside)
         ok = ok && (c != '~'   ? m.accept(static_cast<unsigned char>(c))
-                    : is_token ? m.accept(kMark)
+                    : is_token ? m.accept(kByteControl)
                                : m.accept_text(form.string_mark))
                        .has_value();
       return ok && m.accept_text("}<tool_call|>").has_value() && m.may_end();
@@ -114,7 +91,7 @@ TEST(QuotedCalls, ArgumentsObeyTheirSchema) {
                                "id:~a1~,e:{x y:[null,z]}", "~id~:~a1~"})
       EXPECT_FALSE(takes_marked(inside)) << inside << is_token;
     if (!is_token) continue;
-    Matcher m(*made, trie);  // the mark's text is neither the mark nor inside a string
+    Matcher m(*made, byte_vocabulary());  // the mark's text is neither the mark nor inside a string
     EXPECT_TRUE(m.accept_text("<|tool_call>call:get{id:"));
     EXPECT_FALSE(m.accept_text("<"));
   }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "text/parse/answer_parser.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace quire {
@@ -21,20 +21,13 @@ std::shared_ptr<const CallRules> rules_of(const char* family, bool only_one = fa
   return rules;
 }
 
-std::string shown(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
-  static constexpr const char* kNames[] = {"thought", "text", "call", "arguments"};
-  AnswerParser parser(Kind::think, true, rules);
-  AnswerParts parts;
-  for (size_t at = 0; at < text.size(); at += cut) parser.push(text.substr(at, cut), parts);
-  parser.finish(parts);
-  std::string out;
-  for (const AnswerPart& p : parts) out += std::string(kNames[static_cast<size_t>(p.kind)]) + ": " + p.text + "\n";
-  return out;
+std::string parts_of(const std::shared_ptr<const CallRules>& rules, std::string_view text, size_t cut) {
+  return shown(read_in_pieces(AnswerParser(Kind::think, true, rules), text, cut));
 }
 
 void expect_parts(const char* family, std::string_view text, const std::string& wanted, bool only_one = false) {
   for (size_t cut = 1; cut <= text.size() + 1; ++cut)
-    EXPECT_EQ(shown(rules_of(family, only_one), text, cut), wanted) << family << ": " << text << " cut at " << cut;
+    EXPECT_EQ(parts_of(rules_of(family, only_one), text, cut), wanted) << family << ": " << text << " cut at " << cut;
 }
 
 const std::string kGet = "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"a\": 1}}\n</tool_call>";
@@ -44,31 +37,31 @@ TEST(ThoughtCalls, EndAnAnswer) {
   const std::string get = "call: get\narguments: {\"a\": 1}\n", search = "call: search\narguments: {}\n";
   expect_parts("hermes", kGet, get);
   expect_parts("hermes", "I have to look.\n" + kGet + "\n" + kSearch + " \n",
-               "thought: I have to look.\n" + get + search);
-  expect_parts("hermes", "I look." + kGet + kSearch, "thought: I look.\n" + get, true);
-  expect_parts("hermes", "A " + kGet + " no, " + kSearch, "thought: A " + kGet + " no,\n" + search);
-  expect_parts("glm", "A.\n<tool_call>get\n</tool_call>", "thought: A.\ncall: get\narguments: {}\n");
+               "reasoning: I have to look.\n" + get + search);
+  expect_parts("hermes", "I look." + kGet + kSearch, "reasoning: I look.\n" + get, true);
+  expect_parts("hermes", "A " + kGet + " no, " + kSearch, "reasoning: A " + kGet + " no,\n" + search);
+  expect_parts("glm", "A.\n<tool_call>get\n</tool_call>", "reasoning: A.\ncall: get\narguments: {}\n");
   expect_parts("qwen_coder", "A.\n<function=get>\n</function>\n</tool_call>",
-               "thought: A.\ncall: get\narguments: {}\n");
+               "reasoning: A.\ncall: get\narguments: {}\n");
 }
 
 TEST(ThoughtCalls, AreThoughtsElsewhere) {
-  expect_parts("hermes", "I could " + kGet + " now.", "thought: I could " + kGet + " now.\n");
-  expect_parts("hermes", "I could " + kGet + "</think>Yes.", "thought: I could " + kGet + "\ntext: Yes.\n");
-  expect_parts("hermes", "I could " + kGet + "</think>", "thought: I could " + kGet + "\n");
-  expect_parts("hermes", kGet + "</think>\n\n" + kSearch, "thought: " + kGet + "\ncall: search\narguments: {}\n");
+  expect_parts("hermes", "I could " + kGet + " now.", "reasoning: I could " + kGet + " now.\n");
+  expect_parts("hermes", "I could " + kGet + "</think>Yes.", "reasoning: I could " + kGet + "\ntext: Yes.\n");
+  expect_parts("hermes", "I could " + kGet + "</think>", "reasoning: I could " + kGet + "\n");
+  expect_parts("hermes", kGet + "</think>\n\n" + kSearch, "reasoning: " + kGet + "\ncall: search\narguments: {}\n");
   const std::string cut_off = kGet.substr(0, kGet.find(" 1"));
-  expect_parts("hermes", "A " + cut_off, "thought: A " + cut_off + "\n");
-  expect_parts("hermes", "A " + kGet + " " + cut_off, "thought: A " + kGet + " " + cut_off + "\n");
+  expect_parts("hermes", "A " + cut_off, "reasoning: A " + cut_off + "\n");
+  expect_parts("hermes", "A " + kGet + " " + cut_off, "reasoning: A " + kGet + " " + cut_off + "\n");
   const std::string other = "<tool_call>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_call>";
-  expect_parts("hermes", "A " + other, "thought: A " + other + "\n");
-  expect_parts("hermes", "a < b, <tool", "thought: a < b, <tool\n");
+  expect_parts("hermes", "A " + other, "reasoning: A " + other + "\n");
+  expect_parts("hermes", "a < b, <tool", "reasoning: a < b, <tool\n");
   const std::string bare = R"({"name": "get", "parameters": {}})";
-  expect_parts("llama3_json", bare, "thought: " + bare + "\n");
-  EXPECT_EQ(shown(nullptr, kGet, 3), "thought: " + kGet + "\n");
+  expect_parts("llama3_json", bare, "reasoning: " + bare + "\n");
+  EXPECT_EQ(parts_of(nullptr, kGet, 3), "reasoning: " + kGet + "\n");
   CallRules held = *rules_of("hermes");
   held.in_thoughts = false;
-  EXPECT_EQ(shown(std::make_shared<const CallRules>(held), kGet, 3), "thought: " + kGet + "\n");
+  EXPECT_EQ(parts_of(std::make_shared<const CallRules>(held), kGet, 3), "reasoning: " + kGet + "\n");
 }
 
 TEST(ThoughtCalls, DependOnTheTextNotOnItsCuts) {
@@ -80,8 +73,8 @@ TEST(ThoughtCalls, DependOnTheTextNotOnItsCuts) {
     std::string text;
     const int64_t n = rng.between(0, 9);
     for (int64_t i = 0; i < n; ++i) text += pieces[static_cast<size_t>(rng.between(0, std::ssize(pieces) - 1))];
-    const std::string whole = shown(rules, text, text.size() + 1);
-    EXPECT_EQ(shown(rules, text, static_cast<size_t>(rng.between(1, 9))), whole) << text;
+    const std::string whole = parts_of(rules, text, text.size() + 1);
+    EXPECT_EQ(parts_of(rules, text, static_cast<size_t>(rng.between(1, 9))), whole) << text;
   }
 }
 

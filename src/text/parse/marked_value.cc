@@ -1,0 +1,137 @@
+#include "text/parse/marked_value.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/parse/json_span.h"
+
+namespace quire {
+namespace {
+
+// How much of the end of `text` may be the beginning of `mark`.
+size_t begun(std::string_view text, std::string_view mark) {
+  for (size_t n = std::min(text.size(), mark.size()); n > 0; --n)
+    if (text.ends_with(mark.substr(0, n))) return n;
+  return 0;
+}
+
+// Bytes at the end of `text` that are no whole character yet.
+size_t cut_bytes(std::string_view text) {
+  for (size_t n = 1; n <= std::min<size_t>(text.size(), 3); ++n) {
+    const auto c = static_cast<unsigned char>(text[text.size() - n]);
+    if ((c & 0xC0U) == 0x80U) continue;
+    const size_t wanted = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+    return wanted > n ? n : 0;
+  }
+  return 0;
+}
+
+bool opens_part(char c) { return c == '[' || c == '{' || c == ',' || c == ':'; }
+
+}  // namespace
+
+// The automaton of step_json, outside of strings. A string begins behind [, {, a comma or a colon; a quote behind
+// anything else shows that the text is no JSON.
+const std::string_view kEitherPattern =
+    R"re([ \t\r\n]*(?:[\[{](?:[\[{,: \t\r\n]*(?:[^\[{,: \t\r\n"]|"(?:[^"\\]|\\[\s\S])*")[^\[{,:"]*[\[{,:])*[\[{,: \t\r\n]*)re"
+    R"re((?:(?:[^\[{,: \t\r\n"]|"(?:[^"\\]|\\[\s\S])*")[^\[{,:"]*(?:"[\s\S]*)?)?|[^\[{ \t\r\n][\s\S]*)?)re";
+
+MarkedValue::MarkedValue(const CallForm& form, As as)
+    : form_(form),
+      in_(as == As::text   ? In::text
+          : as == As::json ? In::open
+                           : In::begin) {}
+
+void MarkedValue::step_json(char c) {
+  switch (in_) {
+    case In::text: return;
+    case In::escape: in_ = In::string; return;
+    case In::string:
+      if (c == '\\') in_ = In::escape;
+      if (c == '"') in_ = In::part;
+      return;
+    case In::begin:
+      if (!is_json_space(c)) in_ = c == '[' || c == '{' ? In::open : In::text;
+      return;
+    case In::open:
+      if (c == '"')
+        in_ = In::string;
+      else if (!is_json_space(c) && !opens_part(c))
+        in_ = In::part;
+      return;
+    case In::part:
+      if (c == '"')
+        in_ = In::text;
+      else if (opens_part(c))
+        in_ = In::open;
+      return;
+  }
+}
+
+bool MarkedValue::push(char c) {
+  if (std::exchange(first_, false) && form_.padded && c == '\n') return false;
+  text_ += c;
+  if (at_begin_ && text_ == form_.wrap_begin) {
+    at_begin_ = false;
+    wrapped_ = true;
+    text_.clear();
+    return false;
+  }
+  at_begin_ = at_begin_ && form_.wrap_begin.starts_with(text_);
+  if (wrapped_) return ends_wrapped(c);
+  step_json(c);
+  return in_ != In::string && in_ != In::escape && text_.ends_with(form_.value_end);
+}
+
+// wrap_end, white space, value_end.
+bool MarkedValue::ends_wrapped(char c) {
+  if (wrap_at_ != std::string::npos) {
+    if (end_.empty() && is_json_space(c)) return false;
+    end_ += c;
+    if (form_.value_end.starts_with(end_)) return end_ == form_.value_end;
+    wrap_at_ = std::string::npos;
+    end_.clear();
+  }
+  if (text_.ends_with(form_.wrap_end)) wrap_at_ = text_.size() - form_.wrap_end.size();
+  return false;
+}
+
+std::string_view MarkedValue::rest() const {
+  std::string_view out(text_);
+  if (wrapped_) return out.substr(0, wrap_at_);
+  out.remove_suffix(form_.value_end.size());
+  if (form_.padded && out.ends_with('\n')) out.remove_suffix(1);
+  return out;
+}
+
+size_t MarkedValue::held_bytes() const {
+  if (at_begin_) return text_.size();
+  if (wrap_at_ != std::string::npos) return text_.size() - wrap_at_;
+  const size_t n = begun(text_, wrapped_ ? form_.wrap_end : form_.value_end);
+  if (form_.padded && std::string_view(text_).substr(0, text_.size() - n).ends_with('\n')) return n + 1;
+  return n > 0 ? n : cut_bytes(text_);
+}
+
+std::string MarkedValue::take_certain() {
+  std::string out = text_.substr(0, text_.size() - held_bytes());
+  text_.erase(0, out.size());
+  if (wrap_at_ != std::string::npos) wrap_at_ -= out.size();
+  return out;
+}
+
+MarkedValue::As value_as(const CallForm& form, ValueKinds kinds, bool is_json) {
+  if (is_json) return MarkedValue::As::json;
+  const bool text = kinds == kStringKind || !form.json_key_end.empty();
+  return text ? MarkedValue::As::text : MarkedValue::As::either;
+}
+
+bool fits_marks(const CallForm& form, MarkedValue::As as, std::string_view text) {
+  MarkedValue value(form, as);
+  const std::string line = form.padded ? "\n" : "";
+  const std::string whole = line + std::string(text) + line + std::string(form.value_end);
+  for (size_t i = 0; i < whole.size(); ++i)
+    if (value.push(whole[i])) return i + 1 == whole.size() && value.rest() == text;
+  return false;
+}
+
+}  // namespace quire

@@ -1,0 +1,153 @@
+// Marks in strings of arguments are text: what a family writes is let through by its grammar and read back exactly,
+// however it is cut. What its form cannot say is not let through. Grammar and parser agree on where values end.
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "base/sanitized.h"
+#include "text/grammar/grammar_testing.h"
+#include "text/grammar/structural_tag.h"
+#include "text/parse/call_arguments.h"
+#include "text/parse/call_grammar.h"
+#include "text/parse/call_testing.h"
+#include "text/parse/tool_format.h"
+
+namespace quire {
+namespace {
+
+using Kind = ReasoningForm::Kind;
+
+const Json& schema() {
+  static const Json kSchema = *Json::parse(
+      R"({"type":"object","properties":{"s":{"type":"string"},"i":{"type":"integer"},"l":{"type":"array","items":
+      {"type":"string"}},"o":{"type":"object","additionalProperties":{"type":"string"}},"u":{}}})");
+  return kSchema;
+}
+
+std::shared_ptr<const CallRules> rules_of(const CallForm& form) {
+  auto out = std::make_shared<CallRules>();
+  out->form = &form;
+  out->names = {"get"};
+  out->kinds = {ArgumentKinds(schema())};
+  return out;
+}
+
+std::shared_ptr<const Grammar> grammar_of(const CallForm& form, bool obeys) {
+  auto arguments =
+      obeys ? obeying_arguments(form, schema()) : Result<Json>(any_arguments(form, ArgumentKinds(schema())));
+  EXPECT_TRUE(arguments) << (arguments ? "" : arguments.error().message);
+  const CallableTool tools[] = {{"get", *arguments}};
+  auto made = compile_structural_tag(call_tag(form, tools, {.required = true}), {}, {});
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return *made;
+}
+
+std::vector<std::string> marks_of(const CallForm& f) {
+  std::vector<std::string> out{
+      "\"", "\\", "<|end|>", "<|call|>", "<|START_RESPONSE|>", "<|END_TEXT|>", "</think>", "[END FINAL RESPONSE]"};
+  for (const std::string_view mark :
+       {f.trigger, f.lead, f.between, f.tail, f.short_lead, f.name_end, f.call_end, f.key_begin, f.key_end,
+        f.json_key_end, f.value_end, f.wrap_begin, f.wrap_end, f.string_mark, reasoning_marks(Kind::gemma).open,
+        reasoning_marks(Kind::gemma).close})
+    if (!mark.empty()) out.emplace_back(mark);
+  return out;
+}
+
+// How an answer of the family may begin.
+std::vector<Kind> kinds_of(const CallForm& form) {
+  if (form.channels) return {Kind::channels};
+  return {Kind::none, Kind::think, Kind::command, Kind::command_text, Kind::apriel, Kind::gemma, Kind::mistral};
+}
+
+TEST(StringMarks, AreTextInEveryFamily) {
+  Rng rng(17);
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    const auto free = grammar_of(form, false), obeying = grammar_of(form, true);
+    const auto rules = rules_of(form);
+    for (const std::string& mark : marks_of(form)) {
+      const Json text("a" + mark + "b");
+      const Json list = Json::Array{Json("x"), Json(mark), Json("\"" + mark + "\"")};
+      const Json object = Json::Object{{"k", "]}" + mark + "{["}};
+      const bool has_end = form.marked() && mark.find(form.value_end) != std::string::npos && form.wrap_begin.empty();
+      const bool has_mark = form.quoted() && mark.find(form.string_mark) != std::string::npos;
+      const std::pair<Json, bool> cases[] = {
+          {Json::Object{{"s", text}}, !has_end && !has_mark},
+          {Json::Object{{"u", text}}, !has_end && !has_mark},
+          {Json::Object{{"s", "x"}, {"l", list}, {"o", object}, {"u", Json::Array{object}}}, !has_mark}};
+      for (const auto& [arguments, can_be_said] : cases) {
+        const std::string answer =
+            std::string(form.lead) + call_as_written(form, "get", arguments.dump()) + std::string(form.tail);
+        EXPECT_EQ(takes(free, answer), can_be_said) << family << ": " << answer;
+        EXPECT_EQ(takes(obeying, answer), can_be_said) << family << ": " << answer;
+        if (!can_be_said) continue;
+        for (const Kind kind : kinds_of(form)) {
+          for (const size_t cut : {answer.size(), static_cast<size_t>(rng.between(1, 9)), size_t{1}}) {
+            const AnswerParts parts = read_in_pieces(AnswerParser(kind, false, rules), answer, cut);
+            const auto read = Json::parse(parts.joined(PartKind::arguments));
+            ASSERT_TRUE(read && *read == arguments && parts.joined(PartKind::call) == "get")
+                << family << ": " << answer << " cut at " << cut << ": " << shown(parts);
+            ASSERT_FALSE(parts.has(PartKind::text)) << family << ": " << answer;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Whatever stands between the marks of an argument that need not obey: it is let through where the parser reads it as
+// the value of that argument and nothing else, and only there.
+TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
+  Rng rng(19);
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    if (!form.marked()) continue;
+    const auto free = grammar_of(form, false);
+    const auto rules = rules_of(form);
+    std::vector<std::string> pieces{"\"", "\"", "[", "{", "]", ",", ":", " ", "\n", "\\", "a", "<", "é"};
+    for (int i = 0; i < 3; ++i) pieces.emplace_back(form.value_end);
+    for (const std::string_view mark : {form.wrap_begin, form.wrap_end})
+      if (!mark.empty()) pieces.emplace_back(mark);
+    int n_yes = 0, n_inside = 0;
+    for (int round = 0; round < fewer_if_sanitized(4'000); ++round) {
+      std::string value;
+      for (int64_t n = rng.between(0, 9); n > 0; --n)
+        value += pieces[static_cast<size_t>(rng.between(0, std::ssize(pieces) - 1))];
+      if (rng.between(0, 1) == 0) value = "[\"" + value + "\"]";
+      const char* keys[] = {"s", "i", "l", "u", "other"};
+      const std::string key = keys[rng.between(0, 4)];
+      const bool is_json = !form.json_key_end.empty() && rng.between(0, 1) == 0;
+      const std::string line = form.padded ? "\n" : "";
+      const std::string text = std::string(form.lead) + "get" + std::string(form.name_end) +
+                               std::string(form.key_begin) + key +
+                               std::string(is_json ? form.json_key_end : form.key_end) + line + value + line +
+                               std::string(form.value_end) + "\n" + std::string(form.call_end) + std::string(form.tail);
+      const AnswerParts parts = read_in_pieces(AnswerParser(Kind::none, false, rules), text, text.size());
+      const auto read = Json::parse(parts.joined(PartKind::arguments));
+      const bool whole = read && read->as_object() != nullptr && read->as_object()->size() == 1 &&
+                         read->find(key) != nullptr && !parts.has(PartKind::text);
+      const bool may = takes(free, text);
+      EXPECT_TRUE(is_json ? whole || !may : whole == may) << family << ": " << text << ": " << shown(parts);
+      n_yes += may ? 1 : 0;
+      n_inside += may && value.find(form.value_end) != std::string::npos ? 1 : 0;
+    }
+    EXPECT_GE(n_yes, 50) << family;
+    EXPECT_GE(n_inside, 10) << family;
+  }
+}
+
+// Of a value that is cut off, too, what is told does not depend on the cuts.
+TEST(StringMarks, ListsThatAreNoneEndAtTheFirstMark) {
+  const CallForm& form = *find_call_form("glm");
+  const auto read = [&](const std::string& value) {
+    const std::string text = "<tool_call>get\n<arg_key>u</arg_key>\n<arg_value>" + value + "</arg_value>\n</tool_call>";
+    return shown(read_in_pieces(AnswerParser(Kind::none, false, rules_of(form)), text, 1));
+  };
+  const auto told = [](const std::string& json) { return "call: get\narguments: {\"u\": " + json + "}\n"; };
+  EXPECT_EQ(read("[\"</arg_value>\"]"), told("[\"</arg_value>\"]"));
+  EXPECT_EQ(read("[12\" pipe"), told("\"[12\\\" pipe\""));
+  EXPECT_EQ(read("{'it': \"\\\"\"}"), told("\"{'it': \\\"\\\\\\\"\\\"}\""));
+  EXPECT_EQ(read("\"quoted"), told("\"\\\"quoted\""));
+}
+
+}  // namespace
+}  // namespace quire
