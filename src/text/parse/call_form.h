@@ -29,9 +29,10 @@ struct CallForm {
   std::string_view json_key_end{};            // instead of key_end where the value is JSON, which otherwise is a string
   std::string_view wrap_begin{}, wrap_end{};  // that a model may put around a value, inside key_end and value_end
   std::string_view string_mark{};             // at both ends of a string; calls are quoted calls then
-  std::string_view prompt_mark{};  // tells the family where a prompt that shows tools holds it and not `trigger`
-  bool padded = false;             // a line end stands before and behind each value
-  bool keywords = false;           // calls are keyword calls
+  std::string_view
+      prompt_mark{};      // where a prompt holds it because there are tools, it tells the family like `trigger`
+  bool padded = false;    // a line end stands before and behind each value
+  bool keywords = false;  // calls are keyword calls
   bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
 
   bool marked() const { return !key_begin.empty(); }

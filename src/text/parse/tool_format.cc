@@ -46,15 +46,16 @@ bool reads(const CallForm& form, std::string_view text) {
   return read && *read == *Json::parse(kArguments);
 }
 
-// The one family whose mark a prompt tells the model; empty where there is none, or several are.
-std::string told_family(std::string_view prompt) {
+// The one family whose mark a prompt with tools tells the model; empty where there is none, or several are.
+std::string told_family(std::string_view prompt, std::string_view without_tools) {
   std::string out;
   for (const std::string& name : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(name);
-    const auto tells = [&](std::string_view mark) {
-      return !mark.empty() && prompt.find(mark) != std::string_view::npos;
+    const auto holds = [](std::string_view text, std::string_view mark) {
+      return !mark.empty() && text.find(mark) != std::string_view::npos;
     };
-    if (!tells(form.trigger) && !tells(form.prompt_mark)) continue;
+    const bool shows = holds(prompt, form.prompt_mark) && !holds(without_tools, form.prompt_mark);
+    if (!holds(prompt, form.trigger) && !shows) continue;
     if (!out.empty()) return "";
     out = name;
   }
@@ -104,7 +105,7 @@ ToolFormat find_tool_format(const ChatTemplate& chat, const Json& special_tokens
       return out;
     }
   }
-  out.name = told_family(*prompt);
+  out.name = told_family(*prompt, plain ? std::string_view(*plain) : "");
   out.form = find_call_form(out.name);
   return out;
 }

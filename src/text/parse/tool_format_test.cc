@@ -84,7 +84,11 @@ TEST(ToolFormat, CallsInPythonAreFound) {
   EXPECT_EQ(python("{{ tools | tojson }}", "<|tool_call_start|>", "<|tool_call_end|>").name, "lfm2");
   EXPECT_EQ(python("{{ tools | tojson }}", "<|other|>", "").form, nullptr);
   const std::string rest = "{% for m in messages %}{{ m.content }}{% endfor %}";
-  EXPECT_EQ(format_of("{% if tools %}List of tools: {{ tools | tojson }}{% endif %}" + rest).name, "lfm2");
+  const std::string list = "List of tools: [{% for t in tools %}{{ t | tojson }}{% endfor %}]";
+  EXPECT_EQ(format_of("{% if tools %}<|im_start|>system\n" + list + "{% endif %}" + rest).name, "lfm2");
+  for (const std::string& words : {"{% if tools %}You have a " + list + "{% endif %}",
+                                   "<|im_start|>system\nList of tools: none{{ tools | tojson if tools }}" + rest})
+    EXPECT_EQ(format_of(words + rest).form, nullptr) << words;
   const char* shared = std::getenv("QUIRE_SHARED");
   if (shared == nullptr) return;
   const std::string source = text_of(std::string(shared) + "/data/templates/LFM2-8B-A1B.jinja");

@@ -11,7 +11,7 @@ constexpr CallForm kForm{
     .tail = "]<|tool_call_end|>",
     .name_end = "(",
     .call_end = ")",
-    .prompt_mark = "List of tools: ",
+    .prompt_mark = "<|im_start|>system\nList of tools: ",
     .keywords = true,
 };
 QR_REGISTER(CallForm, "lfm2", kForm);
