@@ -31,7 +31,7 @@ using Config = uint32_t;
 class Automaton {
  public:
   static constexpr Config kDead = 0;
-  static constexpr size_t kMaxBytes = size_t{24} << 20;   // full: to be emptied before the next token
+  static constexpr size_t kMaxBytes = size_t{24} << 20;   // beyond it, to be emptied before the next token
   static constexpr size_t kHardBytes = size_t{72} << 20;  // failed: one token or mask took all that
 
   explicit Automaton(std::shared_ptr<const Program> program);
@@ -60,7 +60,6 @@ class Automaton {
   const Program& program() const { return *program_; }
   size_t n_configs() const { return info_.size(); }
   size_t bytes() const;
-  bool full() const { return bytes() > kMaxBytes; }
   // A row, an expression or all together outgrew its bounds: what step() said since is not to be trusted. Until
   // clear().
   bool failed() const { return overfull_ || rows_.exhausted() || rx_.exhausted(); }

@@ -12,6 +12,7 @@ using namespace grammar;
 namespace {
 
 constexpr uint32_t kMaxCount = 1'000'000'000;
+constexpr int kMaxCounts = 16;  // one behind another: each is a level of nesting
 
 constexpr const char* kNothingTaken = "there is nothing behind the -";
 
@@ -123,9 +124,9 @@ class BnfParser {
     return close(open[0]);
   }
 
-  // Adds a part with the count behind it.
+  // Adds a part with the counts behind it.
   Status push(Frame& f, RuleBook::Expr part) {
-    for (;;) {
+    for (int n_counts = 0;; ++n_counts) {
       uint32_t min = 0, max = kNoLimit;
       if (in_.accept("?")) {
         max = 1;
@@ -147,6 +148,7 @@ class BnfParser {
       } else if (!in_.accept("*")) {
         break;
       }
+      if (n_counts == kMaxCounts) return in_.error("more than " + std::to_string(kMaxCounts) + " counts of one part");
       part = book_.repeat(part, min, max);
     }
     if (f.takes_away) {

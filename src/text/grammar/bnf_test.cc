@@ -52,6 +52,13 @@ TEST(Gbnf, ReadsAGrammarOfJson) {
   EXPECT_FALSE(gbnf(kJson, R"({"a": 1,})"));
 }
 
+TEST(Gbnf, CountsBehindCountsAreBounded) {
+  const std::string rest = " \"x\" | \"y\"";
+  EXPECT_TRUE(gbnf("root ::= root" + std::string(16, '?') + rest, "xx"));
+  EXPECT_NE(error_of("root ::= root" + std::string(200'000, '?') + rest).find("more than 16 counts"),
+            std::string::npos);
+}
+
 TEST(Gbnf, CountsClassesAndEscapes) {
   EXPECT_TRUE(gbnf("root ::= \"a\"{2} [b-d]{1,2} .", "aabcx"));
   EXPECT_FALSE(gbnf("root ::= \"a\"{2} [b-d]{1,2} .", "abcx"));

@@ -12,6 +12,8 @@ namespace quire {
 using grammar::Automaton;
 using grammar::Workspace;
 
+static constexpr const char* kTooAmbiguous = "grammar: too ambiguous to follow";
+
 // Workspaces that no matcher uses now. A few are enough: more at once means more requests than cores.
 struct Grammar::Shared {
   static constexpr size_t kMaxIdle = 2;
@@ -56,7 +58,10 @@ const grammar::Program& Grammar::program() const { return *shared_->program; }
 const std::vector<std::string>& Grammar::warnings() const { return shared_->program->warnings; }
 
 Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> vocabulary)
-    : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), work_(grammar_->shared_->take()) {
+    : grammar_(std::move(grammar)),
+      vocabulary_(std::move(vocabulary)),
+      work_(grammar_->shared_->take()),
+      room_(Automaton::kMaxBytes) {
   if (work_->masks_of != vocabulary_.get()) work_->masks.clear();
   work_->masks_of = vocabulary_.get();
 }
@@ -80,6 +85,7 @@ Result<uint32_t> Matcher::walk(uint32_t from, Token id, std::string_view bytes) 
   const auto control = id < 0 ? controls.end() : std::find(controls.begin(), controls.end(), id);
   if (control != controls.end()) {
     to = a.step_control(from, static_cast<uint32_t>(control - controls.begin()));
+    if (a.failed()) return fail(Code::exhausted, kTooAmbiguous);
     if (to != Automaton::kDead) return to;
     to = from;
   }
@@ -93,14 +99,20 @@ Result<uint32_t> Matcher::walk(uint32_t from, Token id, std::string_view bytes) 
   }
   for (const char c : bytes) {
     to = a.step_byte(to, static_cast<uint8_t>(c));
-    if (a.failed()) return fail(Code::exhausted, "grammar: too ambiguous to follow");
+    if (a.failed()) return fail(Code::exhausted, kTooAmbiguous);
     if (to == Automaton::kDead) return fail(Code::invalid, "grammar: " + where + " may not come here");
   }
   return to;
 }
 
-// Caches that are full are emptied, and the way up to here is walked again.
-Status Matcher::make_room() { return work_->automaton.full() ? replay() : Status{}; }
+// Caches that are full are emptied, and the way up to here is walked again. Where that alone fills them, they may grow
+// by half before the next time, so that an answer is not walked again at each of its tokens.
+Status Matcher::make_room() {
+  if (work_->automaton.bytes() <= room_) return {};
+  QR_TRY_VOID(replay());
+  room_ = std::max(Automaton::kMaxBytes, work_->automaton.bytes() / 2 * 3);
+  return {};
+}
 
 // From where the matcher is; where the automaton fails, once more with empty caches, so that what they held decides
 // nothing.

@@ -108,6 +108,7 @@ class Matcher {
   std::unique_ptr<grammar::Workspace> work_;
   std::vector<Step> steps_;
   std::string text_;  // of steps without a token
+  size_t room_;       // bytes that the automaton may have before it is emptied
 };
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "text/grammar/automaton.h"
+#include "text/grammar/grammar_testing.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/regex_grammar.h"
 #include "text/grammar/slow_recognizer.h"
@@ -50,6 +51,16 @@ TriePtr small_vocabulary() {
   tokens.emplace_back("</s>");
   const auto end = static_cast<Token>(tokens.size()) - 1;
   return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{end}, 320);
+}
+
+// Each character of a string that is counted is a state of its own, so that caches are full from some length on. The
+// answer is not walked again for each token from there.
+TEST(GrammarMatcher, LongAnswersAreNotWalkedAgainAtEachToken) {
+  constexpr int kChars = 60'000;
+  const auto g = regex("[a-z]{1,1000000}");
+  Matcher m(g, byte_vocabulary());
+  for (int i = 0; i < kChars; ++i) ASSERT_TRUE(m.accept('a')) << i;
+  EXPECT_TRUE(m.may_end());
 }
 
 bool bit(const std::vector<uint32_t>& mask, size_t i) { return (mask[i / 32] >> (i % 32) & 1) != 0; }

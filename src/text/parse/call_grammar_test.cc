@@ -224,6 +224,13 @@ TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
   const auto llama = grammar_of("llama3_json", {});
   EXPECT_TRUE(takes(llama, "{\"name\": \"getter\", \"parameters\": 3}")) << "none of the tools";
   EXPECT_FALSE(takes(llama, " { \"type\": \"function\", \"name\" : \"get\", \"parameters\": 3}"));
+  // Let through as text, and so no calls, whose arguments would obey nothing.
+  for (const char* before : {R"("type": 1, "name": "get")", R"("type": "a\"", "name": "get")", R"("n\u0061me": "get")",
+                             R"("type": "a", "type": "b", "name": "get")", R"("name": "g\u0065t")"}) {
+    const std::string text = "{" + std::string(before) + ", \"parameters\": {\"city\": 5}}";
+    EXPECT_TRUE(takes(llama, text)) << text;
+    EXPECT_FALSE(parse("llama3_json", text).has(PartKind::call)) << text;
+  }
   const auto python = grammar_of("pythonic", {});
   for (const char* text : {"[getter(a=1)]", "[get](url)", "[]", "[1]", "See [get(n=3)]"})
     EXPECT_TRUE(takes(python, text)) << text;

@@ -24,10 +24,14 @@ bool CallItem::know_name(std::string_view name) {
   return true;
 }
 
+// Whether keys and the name are as the grammar of calls spells them, so that nothing else is taken for them.
+bool CallItem::is_spelled_out() const { return form_.trigger.empty() && (exact_ || !has_name_); }
+
 // token_ is a JSON string.
 bool CallItem::know_json_name() {
   const auto name = Json::parse(token_);
-  return name && name->as_string() != nullptr && know_name(*name->as_string());
+  if (!name || name->as_string() == nullptr || (is_spelled_out() && name->dump() != token_)) return false;
+  return know_name(*name->as_string());
 }
 
 CallItem::Step CallItem::push(char c) {
@@ -89,9 +93,10 @@ CallItem::Step CallItem::push_object(char c) {
 }
 
 // What may stand before the name is known; where no mark tells a call, its type at most.
-bool CallItem::is_out_of_place(std::string_view key) const {
+bool CallItem::is_out_of_place(std::string_view key) {
   if (exact_) return has_arguments_ || key != (has_name_ ? form_.arguments_key : form_.name_key);
-  return form_.trigger.empty() && !has_name_ && key != form_.name_key && key != "type";
+  if (!form_.trigger.empty() || has_name_ || key == form_.name_key) return false;
+  return key != "type" || std::exchange(has_type_, true);
 }
 
 // A key, the name, or a value that says nothing here.
@@ -102,11 +107,14 @@ CallItem::Step CallItem::push_value(char c) {
     at_ = At::next;
     return push_object(c);
   }
-  if (at_ != At::in_other) token_ += c;
+  if (at_ != At::in_other)
+    token_ += c;
+  else if (is_spelled_out() && (c == '\\' || (c != '"' && !span_.in_string())))
+    return Step::broken;
   if (step != JsonSpan::Step::whole) return Step::more;
   if (at_ == At::in_key) {
     const auto key = Json::parse(token_);
-    if (!key || key->as_string() == nullptr) return Step::broken;
+    if (!key || key->as_string() == nullptr || (is_spelled_out() && key->dump() != token_)) return Step::broken;
     token_ = *key->as_string();
     at_ = At::colon;
     return is_out_of_place(token_) ? Step::broken : Step::more;

@@ -25,8 +25,10 @@ struct CallRules {
   bool in_thoughts = false;            // thoughts may end an answer with calls (thought_calls.h), which nothing holds
 };
 
-// Beside a document, where no mark tells calls from it, a call is what the grammar of calls lets through
-// (call_grammar.h) and nothing else, certain when it is whole: of objects, the name and the arguments, in this order.
+// Where no mark tells calls from text, what the grammar lets through as text (call_grammar.h) is none: names and keys
+// with escapes, a type that is no plain string. Beside a document, where no mark tells calls from it, a call is what
+// the grammar of calls lets through (call_grammar.h) and nothing else, certain when it is whole: of objects, the name
+// and the arguments, in this order.
 class CallItem {
  public:
   enum class Step { more, whole, broken };
@@ -72,7 +74,8 @@ class CallItem {
   bool may_become_name() const;
   Step push_value(char c);
   Step end_object();
-  bool is_out_of_place(std::string_view key) const;
+  bool is_out_of_place(std::string_view key);
+  bool is_spelled_out() const;
   bool know_name(std::string_view name);
   bool know_json_name();
 
@@ -80,7 +83,7 @@ class CallItem {
   const CallRules& rules_;
   const bool exact_;
   At at_ = At::open;
-  bool certain_ = false, has_name_ = false, has_arguments_ = false;
+  bool certain_ = false, has_name_ = false, has_arguments_ = false, has_type_ = false;
   JsonSpan span_;
   std::optional<MarkedArguments> marked_;
   KeywordArguments keywords_;
