@@ -1,4 +1,5 @@
-// Answers that the client has begun, in every dialect of conversations, over a real socket.
+// Answers that the client has begun, in every dialect of conversations, over a real socket; and those that a model
+// begins by saying whom it speaks to.
 #include "serve/testing.h"
 
 namespace quire {
@@ -99,6 +100,45 @@ TEST(Begun, UsageInEveryChunkWhereItIsAskedFor) {
     last = n;
   }
   EXPECT_EQ(last, 7) << "with the end token";
+}
+
+// As Functionary 3.2's: the prompt ends with a mark, behind which stands to whom the model speaks.
+constexpr const char* kRecipients =
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m.role }}]{% if m.content %}"
+    "{% if m.role == 'assistant' %}>>>all\n{% endif %}{{ m.content }}{% endif %}{% for c in m.tool_calls %}"
+    ">>>{{ c.function.name }}\n{{ c.function.arguments }}{% endfor %}</s>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]>>>{% endif %}";
+
+std::string with_tool(const std::string& name, const std::string& more = "") {
+  return R"({"messages":[{"role":"user","content":"x"})" + more +
+         R"(],"tools":[{"type":"function","function":{"name":")" + name + R"("}}]})";
+}
+
+TEST(Begun, WithoutToolsAModelThatSaysToWhomItSpeaksSpeaksToAll) {
+  const char* const chat = "/v1/chat/completions";
+  BegunServer s(kRecipients);
+  s.start();
+  const HttpResponse plain = s.post(chat, R"({"messages":[{"role":"user","content":"x"}]})");
+  ASSERT_EQ(plain.status, 200) << plain.body;
+  EXPECT_EQ(s.prompt_text(), "<s>[user]x</s>[assistant]>>>all\n");
+  ASSERT_EQ(s.post(chat, "{" + kBegun + "}").status, 200);
+  EXPECT_EQ(s.prompt_text(), "<s>[user]Say it</s>[assistant]>>>all\nHello</s>");
+
+  s.engine.script = [&](const Request& r) {
+    s.prompt = r.prompt;
+    return byte_tokens("all\nHm>>>get\n{}");
+  };
+  const HttpResponse called = s.post(chat, with_tool("get"));
+  ASSERT_EQ(called.status, 200) << called.body;
+  EXPECT_TRUE(s.prompt_text().ends_with("[assistant]>>>"));
+  const Json message = json_at(parse_json(called.body), "choices", 0, "message");
+  EXPECT_EQ(text_at(json_at(message, "content")), "Hm");
+  EXPECT_EQ(text_at(json_at(message, "tool_calls", 0, "function", "name")), "get");
+
+  EXPECT_EQ(s.post(chat, with_tool("get", R"(,{"role":"assistant","content":"Hello"})")).status, 400);
+  const HttpResponse all = s.post(chat, with_tool("all"));
+  EXPECT_EQ(all.status, 400);
+  EXPECT_NE(all.body.find("has one named 'all'"), std::string::npos) << all.body;
 }
 
 }  // namespace

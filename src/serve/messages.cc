@@ -224,13 +224,20 @@ static const Json* find_kwarg(const ChatOptions& options, const ServeEnv& env, c
 ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, const ServeEnv& env) {
   TemplateInput input;
   std::function<Begun(std::string_view)> begin;
+  // Behind the mark that some prompts end with: without tools an answer is text.
+  const std::string said(env.tools.form != nullptr ? env.tools.form->said : "");
   if (!options.begun.empty()) {
-    begin = [&env, text = *messages.as_array()->back().find("content")->as_string()](std::string_view prompt) {
+    begin = [&env, said, text = *messages.as_array()->back().find("content")->as_string()](std::string_view prompt) {
       std::string lead(answer_lead(env.reasoning.kind, prompt));
+      if (!said.empty() && prompt.ends_with(env.tools.form->lead)) lead = said;
       if (env.plain_chat && !text.empty() && text.front() != ' ') lead += ' ';
       return Begun{std::move(lead), text};
     };
     messages.as_array()->pop_back();
+  } else if (!said.empty() && (options.tools == nullptr || !options.tools->given())) {
+    begin = [&env, said](std::string_view prompt) {
+      return Begun{prompt.ends_with(env.tools.form->lead) ? said : std::string(), ""};
+    };
   }
   name_results(*messages.as_array());
   Json tools;
@@ -272,11 +279,12 @@ static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) 
   return !options.effort.empty() || env.chat_source.find("enable_thinking") != std::string::npos;
 }
 
-// A grammar describes an answer from its first byte; that of calls in channels says which channels there are.
+// A grammar describes an answer from its first byte; that of calls in channels says which channels there are, that
+// behind a mark of the prompt's to whom it speaks.
 static ApiResult<void> check_begun(const ChatOptions& options, const ServeEnv& env, const Job& job) {
   const bool calls = options.tools != nullptr && options.tools->given() && env.tools.form != nullptr;
-  const bool whole =
-      job.generation.grammar.has_value() || (calls && (options.tools->required || env.tools.form->channels));
+  const bool whole = job.generation.grammar.has_value() ||
+                     (calls && (options.tools->required || env.tools.form->channels || !env.tools.form->said.empty()));
   if (options.begun.empty() || !whole) return {};
   return refuse(unsupported_field(options.begun,
                                   "an answer that is begun, where its form is prescribed (a response format, or "

@@ -63,6 +63,8 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
     const std::string& name = *function.find("name")->as_string();
     if (std::find(tools.names.begin(), tools.names.end(), name) == tools.names.end()) continue;
     const Tools::Source& source = tools.sources[i];
+    if (!form.said.empty() && name + std::string(form.name_end) == form.said)
+      return refuse(bad_field("tools", "has one named '" + name + "', which is how this model begins its text"));
     if (source.input) {
       QR_TRY(Json arguments, held_input(form, *source.input));
       out.push_back({name, std::move(arguments)});

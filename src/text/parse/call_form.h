@@ -30,7 +30,10 @@ struct CallForm {
   std::string_view wrap_begin{}, wrap_end{};  // that a model may put around a value, inside key_end and value_end
   std::string_view string_mark{};             // at both ends of a string; calls are quoted calls then
   std::string_view
-      prompt_mark{};      // where a prompt holds it because there are tools, it tells the family like `trigger`
+      prompt_mark{};  // where a prompt holds it because there are tools, it tells the family like `trigger`
+  // Not empty: the prompt ends with `lead`, and an answer is calls from their names on, or this and then text in which
+  // a name behind `lead` calls.
+  std::string_view said{};
   bool padded = false;    // a line end stands before and behind each value
   bool keywords = false;  // calls are keyword calls
   bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)

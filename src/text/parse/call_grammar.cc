@@ -111,6 +111,25 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
                       {"stop_after_first", only_one}};
 }
 
+// Behind a mark of the prompt's: calls, or what is said and in it, behind that mark, calls.
+Json behind_mark(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  Json calls = call_list(form, tools, rules.only_one);
+  if (rules.required) return calls;
+  if (rules.document) return one_of({std::move(calls), sequence({text(form.said), std::move(*rules.document)})});
+  Json::Array triggers, tags;
+  for (const CallableTool& tool : tools) {
+    std::string begin = std::string(form.lead) + tool.name + std::string(form.name_end);
+    triggers.emplace_back(begin);
+    tags.push_back(
+        Json::Object{{"type", "tag"}, {"begin", std::move(begin)}, {"content", tool.arguments}, {"end", ""}});
+  }
+  Json said = Json::Object{{"type", "triggered_tags"},
+                           {"triggers", std::move(triggers)},
+                           {"tags", std::move(tags)},
+                           {"stop_after_first", rules.only_one}};
+  return one_of({std::move(calls), sequence({text(form.said), std::move(said)})});
+}
+
 // Messages to nobody, then one that is a call or, where it may be, text or the document.
 Json in_channels(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
   const Json plain = Json::Object{{"type", "regex"}, {"pattern", kNoChannelMarks}};
@@ -143,6 +162,7 @@ std::string name_text(const CallForm& form, std::string_view name) {
 
 Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
   if (form.channels) return Json::Object{{"format", in_channels(form, tools, std::move(rules))}};
+  if (!form.said.empty()) return Json::Object{{"format", behind_mark(form, tools, std::move(rules))}};
   Json format;
   if (!rules.required && !rules.document)
     format = calls_in_text(form, tools, rules.only_one);

@@ -129,6 +129,7 @@ const Written kWritten[] = {
      "<invoke name=\"search\">\n</invoke>\n</minimax:tool_call>"},
     {"functionary", "<function=get>{\"city\": \"a\"}</function>",
      "<function=get>{\"city\": \"a\"}</function><function=search>{}</function>"},
+    {"functionary_v32", "get\n{\"city\": \"a\"}", "get\n{\"city\": \"a\"}>>>search\n{}"},
     {"kimi",
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"city\": \"a\"}"
      "<|tool_call_end|><|tool_calls_section_end|>",
@@ -210,6 +211,7 @@ TEST(CallGrammar, OnlyOneCallIsOne) {
 
 TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
   for (const Written& w : kWritten) {
+    if (!find_call_form(w.family)->said.empty()) continue;
     const auto g = grammar_of(w.family, {});
     for (const char* text : {"", "Hm", "{\"a\": 1}", "{\"name\": \"Paris\"}", "<tool_call", "\n{}"})
       EXPECT_TRUE(takes(g, text)) << w.family << ": " << text;
@@ -238,13 +240,26 @@ TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
     EXPECT_FALSE(takes(python, text)) << text;
 }
 
+TEST(CallGrammar, TextSaysToWhomItIs) {
+  const auto g = grammar_of("functionary_v32", {});
+  for (const char* text : {"all\n", "all\nHm", "all\n>>> 1 + 1", "all\nHm>>>search\n{}", "all\n>>>gat\n{}",
+                           "all\nHm>>>get\n{\"city\": \"a\"} Hm>>>search\n{}"})
+    EXPECT_TRUE(takes(g, text)) << text;
+  for (const char* text : {"", "Hm", "all", "all\n>>>get\n{}", "get\n{}", "get\n{\"city\": \"a\"}>>>all\nHm"})
+    EXPECT_FALSE(takes(g, text)) << text;
+  const auto one = grammar_of("functionary_v32", {.only_one = true});
+  EXPECT_TRUE(takes(one, "all\nHm>>>search\n{}"));
+  EXPECT_FALSE(takes(one, "all\nHm>>>search\n{}>>>search\n{}"));
+}
+
 TEST(CallGrammar, CallsOrTheDocument) {
   const Json document = *Json::parse(R"({"type":"json_schema","json_schema":{"type":"integer"}})");
   for (const Written& w : kWritten) {
     const auto g = grammar_of(w.family, {.document = document});
     EXPECT_TRUE(takes(g, w.calls)) << w.family;
-    EXPECT_TRUE(takes(g, "12")) << w.family;
-    EXPECT_FALSE(takes(g, "12 " + std::string(w.call))) << w.family;
+    const std::string said(find_call_form(w.family)->said);
+    EXPECT_TRUE(takes(g, said + "12")) << w.family;
+    EXPECT_FALSE(takes(g, said + "12 " + std::string(w.call))) << w.family;
     EXPECT_FALSE(takes(g, "Hm")) << w.family;
     EXPECT_FALSE(takes(grammar_of(w.family, {.required = true, .document = document}), "12")) << w.family;
   }
@@ -273,7 +288,8 @@ TEST(CallGrammar, AMarkThatIsATokenIsNotSpelled) {
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
     const size_t end = form.trigger.find_first_of(">]");
-    if (form.trigger.empty() || form.channels || end == std::string_view::npos) continue;  // "<function=" is never one
+    if (form.trigger.empty() || form.channels || !form.said.empty() || end == std::string_view::npos)
+      continue;  // "<function=" is never one
     ++n_marked;
     const std::string mark(form.trigger.substr(0, end + 1));
     for (const bool is_token : {true, false}) {
@@ -448,7 +464,7 @@ TEST(CallGrammar, WhatIsLetThroughIsReadBack) {
       const bool required = round % 2 == 0, only_one = round % 3 == 0;
       const auto g = grammar_of(family, {.required = required, .only_one = only_one});
       const CallForm& form = *find_call_form(family);
-      const std::string_view begin = required || form.trigger.empty() ? "" : form.lead;
+      const std::string begin = required || form.trigger.empty() ? "" : answer_begin(form);
       const std::string text = walk(g, begin, rng, 1200);
       if (text.empty()) continue;
       const AnswerParts parts = parse(family, text, only_one);

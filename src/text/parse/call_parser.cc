@@ -18,6 +18,7 @@ CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::mov
   auto compiled = StopStrings::compile(triggers);
   QR_CHECK(compiled.has_value());
   trigger_ = std::make_shared<const StopStrings>(std::move(*compiled));
+  if (!form.said.empty()) at_ = At::to_whom;
   if (!rules_->bare) return;
   at_ = At::bare;
   bare_.emplace(*rules_);
@@ -40,6 +41,7 @@ void CallParser::take(char c, AnswerParts& out) {
       if (!lead_.empty()) return take_lead(c, out);
       begin_item();
       return take_item(c, out);
+    case At::to_whom: return take_to_whom(c, out);
     case At::text: return take_text(c, out);
     case At::lead: return take_lead(c, out);
     case At::item: return take_item(c, out);
@@ -51,6 +53,21 @@ void CallParser::take(char c, AnswerParts& out) {
 void CallParser::take_bare(char c, AnswerParts& out) {
   raw_ += c;
   if (!bare_->push(c)) give_up_bare(out);
+}
+
+// What the text of an answer begins with where a call could: that, or the name of a tool.
+void CallParser::take_to_whom(char c, AnswerParts& out) {
+  raw_ += c;
+  const std::string_view said = rules_->form->said;
+  if (said.starts_with(raw_)) {
+    if (raw_ != said) return;
+    raw_.clear();
+    at_ = At::text;
+    return;
+  }
+  const std::string raw = std::exchange(raw_, {});
+  begin_item();
+  for (const char b : raw) take(b, out);
 }
 
 // It is read as any other answer.
@@ -180,7 +197,7 @@ void CallParser::finish(AnswerParts& out) {
   if (at_ == At::bare) bare_->whole() ? tell_bare(out) : give_up_bare(out);
   // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
   if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
-  if (at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
+  if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();
   spaces_.clear();

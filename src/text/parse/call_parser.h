@@ -37,9 +37,10 @@ class CallParser {
   }
 
  private:
-  enum class At : uint8_t { bare, start, text, lead, item, after, over };
+  enum class At : uint8_t { bare, start, to_whom, text, lead, item, after, over };
   void take(char c, AnswerParts& out);
   void take_bare(char c, AnswerParts& out);
+  void take_to_whom(char c, AnswerParts& out);
   void take_text(char c, AnswerParts& out);
   void take_lead(char c, AnswerParts& out);
   void take_item(char c, AnswerParts& out);

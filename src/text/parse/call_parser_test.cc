@@ -87,6 +87,16 @@ TEST(CallParser, ValuesBetweenMarksAreOfTheirParametersKind) {
   expect_parts("glm", "<tool_call>gat\n</tool_call>", "text: <tool_call>gat\n</tool_call>\n");
 }
 
+TEST(CallParser, MessagesSayToWhomTheyAre) {
+  expect_parts("functionary_v32", "all\nI look.\n>>>get\n{\"a\": \">>>all\"}>>>search\n{}",
+               "text: I look.\ncall: get\narguments: {\"a\": \">>>all\"}\ncall: search\narguments: {}\n");
+  expect_parts("functionary_v32", "get\n{}", "call: get\narguments: {}\n");
+  expect_parts("functionary_v32", "all\n>>> 1 + 1\n2", "text: >>> 1 + 1\n2\n");
+  expect_parts("functionary_v32", "all\n", "");
+  for (const char* text : {"al", "allow", "gat\n{}", "get {}", ">>>gat\n{}"})
+    expect_parts("functionary_v32", text, "text: " + std::string(text) + "\n");
+}
+
 TEST(CallParser, ArgumentsInPythonComeAsJson) {
   expect_parts("pythonic", " [get(s=\"a\", i=1),\n get_weather( )] ",
                "call: get\narguments: {\"s\": \"a\", \"i\": 1}\ncall: get_weather\narguments: {}\n");
@@ -343,7 +353,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
     const CallForm& form = *find_call_form(family);
     const bool by_value = form.marked() || form.keywords || form.quoted();
     for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
-      std::string text(form.lead), wanted;
+      std::string text = answer_begin(form), wanted;
       const int64_t n_calls = rng.between(1, 3);
       for (int64_t i = 0; i < n_calls; ++i) {
         std::string arguments = "{";

@@ -54,6 +54,9 @@ inline std::string keyword_call(const CallForm& form, const std::string& name, c
   return out + std::string(form.call_end);
 }
 
+// What calls begin with in an answer.
+inline std::string answer_begin(const CallForm& form) { return form.said.empty() ? std::string(form.lead) : ""; }
+
 // A value of quoted calls: strings as they are between their marks.
 inline std::string quoted_value(const CallForm& form, const Json& value) {  // as deep as tests nest
   std::string out;

@@ -223,7 +223,11 @@ Holds read_answer(const Model& model, const Json& one, size_t cut) {
   }
   const auto prompt = model.chat.render(input);
   const Kind kind = goes_on || !flag_in(one, "splits") ? Kind::none : model.reasoning;
-  Holds out = read(rules_of(one, model), {kind, prompt && opens_reasoning(kind, *prompt)}, text_in(one, "answer"), cut);
+  const auto rules = rules_of(one, model);
+  std::string answer = text_in(one, "answer");
+  if (rules == nullptr && model.format.form != nullptr && answer.starts_with(model.format.form->said))
+    answer.erase(0, model.format.form->said.size());  // a server here has it in its prompt
+  Holds out = read(rules, {kind, prompt && opens_reasoning(kind, *prompt)}, answer, cut);
   out.content = begun + out.content;
   return out;
 }

@@ -76,7 +76,7 @@ TEST(StringMarks, AreTextInEveryFamily) {
           {Json::Object{{"s", "x"}, {"l", list}, {"o", object}, {"u", Json::Array{object}}}, !has_mark}};
       for (const auto& [arguments, can_be_said] : cases) {
         const std::string answer =
-            std::string(form.lead) + call_as_written(form, "get", arguments.dump()) + std::string(form.tail);
+            answer_begin(form) + call_as_written(form, "get", arguments.dump()) + std::string(form.tail);
         EXPECT_EQ(takes(free, answer), can_be_said) << family << ": " << answer;
         EXPECT_EQ(takes(obeying, answer), can_be_said) << family << ": " << answer;
         if (!can_be_said) continue;

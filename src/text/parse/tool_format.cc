@@ -55,7 +55,8 @@ std::string told_family(std::string_view prompt, std::string_view without_tools)
       return !mark.empty() && text.find(mark) != std::string_view::npos;
     };
     const bool shows = holds(prompt, form.prompt_mark) && !holds(without_tools, form.prompt_mark);
-    if (!holds(prompt, form.trigger) && !shows) continue;
+    const bool is_prose = !form.said.empty();  // other prompts may hold its trigger
+    if ((is_prose || !holds(prompt, form.trigger)) && !shows) continue;
     if (!out.empty()) return "";
     out = name;
   }
