@@ -7,6 +7,7 @@
 
 #include "base/sanitized.h"
 #include "engine/engine.h"
+#include "engine/recording.h"
 #include "engine/test_model.h"
 #include "engine/test_proposer.h"
 
@@ -22,16 +23,6 @@ struct Stream {
   bool cancelled = false;
   int n_virtual = 0;  // of request.prompt, which has what they stand for
 };
-
-Request copy(const Request& r) {
-  Request out;
-  out.prompt = r.prompt;
-  out.sampling = r.sampling;
-  out.max_tokens = r.max_tokens;
-  out.stop_ids = r.stop_ids;
-  out.cache_salt = r.cache_salt;
-  return out;
-}
 
 class Storm {
  public:
@@ -140,7 +131,8 @@ class Storm {
     if (pins_ && below(4) == 0) r.pin = {streams_.size() + 1, 1, 3};
     const bool pins = r.pin.id != 0;
     if (tenants_) r.tenant = static_cast<uint64_t>(below(4) == 0 ? 1 + below(3) : 0);
-    Stream stream{copy(r), {}, std::make_shared<Heard>()};
+    Stream stream{recorded_part(r), {}, std::make_shared<Heard>()};
+    stream.request.prefix = 0;  // spelled out instead
     const std::vector<Token> learned = learned_tokens(prefix, n_virtual);
     stream.request.prompt.insert(stream.request.prompt.begin(), learned.begin(), learned.end());
     stream.n_virtual = n_virtual;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "engine/recording.h"
 #include "engine/test_model.h"
 
 namespace quire {
@@ -36,19 +37,6 @@ class LogSink final : public EventSink {
   Log& log_;
 };
 
-Request copy(const Request& r) {
-  Request out;
-  out.prompt = r.prompt;
-  out.sampling = r.sampling;
-  out.max_tokens = r.max_tokens;
-  out.stop_ids = r.stop_ids;
-  out.cache_salt = r.cache_salt;
-  out.n_public = r.n_public;
-  out.priority = r.priority;
-  out.tenant = r.tenant;
-  return out;
-}
-
 class Recorder final : public InputRecorder {
  public:
   struct Entry {
@@ -56,7 +44,7 @@ class Recorder final : public InputRecorder {
     Request request;
   };
   void record(const EngineInput& input) override {
-    entries.push_back({input, input.request == nullptr ? Request{} : copy(*input.request)});
+    entries.push_back({input, input.request == nullptr ? Request{} : recorded_part(*input.request)});
   }
   std::vector<Entry> entries;
 };
@@ -103,7 +91,7 @@ std::pair<Log, EngineStats> replay(const std::vector<Recorder::Entry>& entries) 
         continue;
       }
       set_clock(input.time_ns);
-      const auto id = t.engine->submit(copy(entries[next].request), sink);
+      const auto id = t.engine->submit(recorded_part(entries[next].request), sink);
       EXPECT_TRUE(id && *id == input.seq) << "the order of ids is the order of arrival";
     }
     set_clock(start.time_ns);

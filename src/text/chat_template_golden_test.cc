@@ -4,23 +4,15 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "text/chat_template.h"
 #include "text/golden_tally.h"
+#include "text/test_support.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 Json read_json(const fs::path& path) {
   auto parsed = Json::parse(read_file(path));

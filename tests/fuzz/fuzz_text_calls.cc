@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "text/grammar/structural_tag.h"
-#include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 
 namespace {
@@ -20,17 +20,7 @@ using namespace quire;
 
 AnswerParts parse(const std::shared_ptr<const CallRules>& rules, uint8_t how, std::string_view text, size_t cut) {
   const auto kind = static_cast<ReasoningForm::Kind>(how % 3);
-  AnswerParser parser(kind, (how & 0x80) != 0, rules);
-  AnswerParts out;
-  for (size_t at = 0; at < text.size(); at += cut) {
-    AnswerParts fresh;
-    parser.push(text.substr(at, cut), fresh);
-    out.append(fresh);
-  }
-  AnswerParts fresh;
-  parser.finish(fresh);
-  out.append(fresh);
-  return out;
+  return read_in_pieces(AnswerParser(kind, (how & 0x80) != 0, rules), text, cut);
 }
 
 void hold(const CallForm& form, const Json& schema) {

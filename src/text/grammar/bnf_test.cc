@@ -1,37 +1,14 @@
 #include "text/grammar/bnf.h"
 
-#include <gtest/gtest.h>
-
 #include "text/grammar/automaton.h"
+#include "text/grammar/grammar_testing.h"
 
 namespace quire {
 namespace {
 
-std::shared_ptr<const TokenTrie> bytes() {
-  std::vector<std::string> tokens;
-  tokens.reserve(256);
-  for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
-  tokens.emplace_back("");      // 256: a control token
-  tokens.emplace_back("");      // 257: another
-  tokens.emplace_back("</s>");  // 258
-  return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{258}, 259);
-}
-
-using Compile = Result<std::shared_ptr<const Grammar>> (*)(std::string_view, const GrammarLimits&);
-
-bool takes(Compile compile, std::string_view source, std::string_view text) {
-  const auto g = compile(source, {});
-  EXPECT_TRUE(g.has_value()) << source << ": " << (g ? "" : g.error().message);
-  if (!g) return false;
-  Matcher m(*g, bytes());
-  return m.accept_text(text).has_value() && m.may_end();
-}
-bool gbnf(std::string_view source, std::string_view text) { return takes(compile_gbnf, source, text); }
-bool ebnf(std::string_view source, std::string_view text) { return takes(compile_ebnf, source, text); }
-std::string error_of(std::string_view source) {
-  const auto g = compile_gbnf(source, {});
-  return g ? "compiled" : g.error().message;
-}
+bool gbnf(std::string_view source, std::string_view text) { return takes(compile_gbnf(source, {}), text); }
+bool ebnf(std::string_view source, std::string_view text) { return takes(compile_ebnf(source, {}), text); }
+std::string error_of(std::string_view source) { return quire::error_of(compile_gbnf(source, {})); }
 
 constexpr const char* kJson = R"(
 # values in values
@@ -113,7 +90,7 @@ TEST(Gbnf, ManyAlternativesAndDeepChainsAreFine) {
     doubling += "r" + std::to_string(i + 1) + " ::= r" + std::to_string(i) + " r" + std::to_string(i) + "\n";
   const auto g = compile_gbnf(doubling, {});
   ASSERT_TRUE(g.has_value());
-  Matcher m(*g, bytes());
+  Matcher m(*g, byte_vocabulary());
   std::vector<uint32_t> mask(m.n_words());
   EXPECT_TRUE(m.mask(mask).has_value());
 }
@@ -122,7 +99,7 @@ TEST(Gbnf, ManyAlternativesAndDeepChainsAreFine) {
 TEST(Gbnf, AmbiguityIsBounded) {
   const auto g = compile_gbnf("root ::= s\ns ::= s s | s s s | \"a\" | \"\"", {});
   ASSERT_TRUE(g.has_value());
-  Matcher m(*g, bytes());
+  Matcher m(*g, byte_vocabulary());
   std::vector<uint32_t> mask(m.n_words());
   for (int i = 0; i < 60; ++i) {
     const Status done = m.mask(mask);
@@ -135,16 +112,17 @@ TEST(Gbnf, AmbiguityIsBounded) {
 }
 
 TEST(Gbnf, ControlTokensCountByIdOnly) {
-  const auto g = compile_gbnf("root ::= \"a\" <[256]> \"b\"", {});
+  const auto g = compile_gbnf("root ::= \"a\" <[257]> \"b\"", {});
   ASSERT_TRUE(g.has_value());
-  Matcher m(*g, bytes());
+  Matcher m(*g, byte_vocabulary());
   std::vector<uint32_t> mask(m.n_words());
   ASSERT_TRUE(m.accept('a').has_value());
   ASSERT_TRUE(m.mask(mask).has_value());
-  for (uint32_t i = 0; i < 259; ++i) EXPECT_EQ((mask[i / 32] >> (i % 32) & 1) != 0, i == 256) << i;
+  for (uint32_t i = 0; i < 259; ++i)
+    EXPECT_EQ((mask[i / 32] >> (i % 32) & 1) != 0, i == static_cast<uint32_t>(kByteControl)) << i;
   EXPECT_EQ(m.forced_bytes(10), "");
-  EXPECT_FALSE(m.accept(257).has_value());
-  ASSERT_TRUE(m.accept(256).has_value());
+  EXPECT_FALSE(m.accept(kByteControl2).has_value());
+  ASSERT_TRUE(m.accept(kByteControl).has_value());
   ASSERT_TRUE(m.accept('b').has_value());
   EXPECT_TRUE(m.may_end());
 }

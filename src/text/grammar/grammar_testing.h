@@ -1,10 +1,13 @@
 // For tests: a vocabulary of single bytes, and whether a text is one of a grammar's.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "text/grammar/grammar.h"
 
 namespace quire {
@@ -26,5 +29,14 @@ inline bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_vie
   Matcher m(grammar, byte_vocabulary());
   return m.accept_text(text).has_value() && m.may_end();
 }
+
+using MadeGrammar = Result<std::shared_ptr<const Grammar>>;
+
+// Of what was compiled: its error fails the test.
+inline bool takes(const MadeGrammar& made, std::string_view text) {
+  EXPECT_TRUE(made.has_value()) << (made ? "" : made.error().message);
+  return made && takes(*made, text);
+}
+inline std::string error_of(const MadeGrammar& made) { return made ? "compiled" : made.error().message; }
 
 }  // namespace quire

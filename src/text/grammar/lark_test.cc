@@ -1,22 +1,12 @@
 #include "text/grammar/lark.h"
 
-#include <gtest/gtest.h>
+#include "text/grammar/grammar_testing.h"
 
 namespace quire {
 namespace {
 
-bool takes(std::string_view source, std::string_view text) {
-  const auto g = compile_lark(source, {});
-  EXPECT_TRUE(g.has_value()) << source << ": " << (g ? "" : g.error().message);
-  if (!g) return false;
-  static const auto kTrie = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1);
-  Matcher m(*g, kTrie);
-  return m.accept_text(text).has_value() && m.may_end();
-}
-std::string error_of(std::string_view source) {
-  const auto g = compile_lark(source, {});
-  return g ? "compiled" : g.error().message;
-}
+bool takes(std::string_view source, std::string_view text) { return quire::takes(compile_lark(source, {}), text); }
+std::string error_of(std::string_view source) { return quire::error_of(compile_lark(source, {})); }
 
 constexpr const char* kSums = R"L(
 // sums of products

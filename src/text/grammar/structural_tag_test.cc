@@ -1,18 +1,9 @@
 #include "text/grammar/structural_tag.h"
 
-#include <gtest/gtest.h>
+#include "text/grammar/grammar_testing.h"
 
 namespace quire {
 namespace {
-
-std::shared_ptr<const TokenTrie> bytes() {
-  std::vector<std::string> tokens;
-  for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
-  tokens.emplace_back("");      // 256: <call>
-  tokens.emplace_back("");      // 257: </call>
-  tokens.emplace_back("</s>");  // 258
-  return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{258}, 259);
-}
 
 std::shared_ptr<const Grammar> compile(std::string_view text, std::vector<GrammarComposer::Control> controls = {}) {
   const auto json = Json::parse(text);
@@ -22,14 +13,8 @@ std::shared_ptr<const Grammar> compile(std::string_view text, std::vector<Gramma
   return made ? *made : nullptr;
 }
 
-bool takes(const std::shared_ptr<const Grammar>& g, std::string_view text) {
-  Matcher m(g, bytes());
-  return m.accept_text(text).has_value() && m.may_end();
-}
-
 std::string error_of(std::string_view text) {
-  const auto made = compile_structural_tag(*Json::parse(text), {}, {});
-  return made ? "compiled" : made.error().message;
+  return quire::error_of(compile_structural_tag(*Json::parse(text), {}, {}));
 }
 
 constexpr const char* kOld = R"({"type":"structural_tag","triggers":["<f="],"structures":[
@@ -94,16 +79,16 @@ TEST(StructuralTag, OneTagMayBeAsked) {
 TEST(StructuralTag, ControlTokensStandForTheirText) {
   const auto g =
       compile(R"({"triggers":["<call>"],"structures":[{"begin":"<call>","schema":{"const":7},"end":"</call>"}]})",
-              {{"<call>", 256}, {"</call>", 257}});
-  Matcher m(g, bytes());
+              {{"<call>", kByteControl}, {"</call>", kByteControl2}});
+  Matcher m(g, byte_vocabulary());
   ASSERT_TRUE(m.accept_text("hi <call").has_value());
   EXPECT_FALSE(m.accept('>').has_value());  // spelled it would be read as the token that it is not
   ASSERT_TRUE(m.accept_text("ed> ").has_value());
-  ASSERT_TRUE(m.accept(256).has_value());
+  ASSERT_TRUE(m.accept(kByteControl).has_value());
   EXPECT_EQ(m.forced_bytes(9), "7");
   ASSERT_TRUE(m.accept('7').has_value());
   EXPECT_FALSE(m.accept('<').has_value());
-  ASSERT_TRUE(m.accept(257).has_value());
+  ASSERT_TRUE(m.accept(kByteControl2).has_value());
   EXPECT_TRUE(m.may_end());
   ASSERT_TRUE(m.accept_text("more").has_value());
   EXPECT_TRUE(m.may_end());
@@ -111,12 +96,12 @@ TEST(StructuralTag, ControlTokensStandForTheirText) {
 
 TEST(StructuralTag, TextEndsAtTheTokenAndCannotSpellIt) {
   const auto g = compile(R"({"format":{"type":"tag","begin":"","content":{"type":"any_text"},"end":"</call>\n"}})",
-                         {{"<call>", 256}, {"</call>", 257}});
-  Matcher m(g, bytes());
+                         {{"<call>", kByteControl}, {"</call>", kByteControl2}});
+  Matcher m(g, byte_vocabulary());
   ASSERT_TRUE(m.accept_text("a </call").has_value());
   EXPECT_FALSE(m.accept('>').has_value());
   ASSERT_TRUE(m.accept_text(" ").has_value());
-  ASSERT_TRUE(m.accept(257).has_value());
+  ASSERT_TRUE(m.accept(kByteControl2).has_value());
   EXPECT_EQ(m.forced_bytes(9), "\n");
 }
 

@@ -1,14 +1,13 @@
 // The calls that the Berkeley function calling leaderboard (BFCL v4) accepts pass the grammars of its tools and are
 // read back, in families that write JSON and in one that does not. Skipped where the files are absent.
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <map>
 
+#include "text/grammar/grammar_testing.h"
 #include "text/grammar/structural_tag.h"
-#include "text/parse/answer_parser.h"
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
+#include "text/parse/call_testing.h"
 #include "text/parse/tool_format.h"
 #include "text/test_support.h"
 
@@ -72,20 +71,6 @@ std::vector<Json> lines(const std::filesystem::path& path) {
   return out;
 }
 
-// A value between the marks of a family that writes no JSON.
-std::string quoted(const CallForm& form, const Json& value) {
-  const std::string mark(form.string_mark);
-  if (value.as_string() != nullptr) return mark + *value.as_string() + mark;
-  std::string out;
-  if (const Json::Array* list = value.as_array()) {
-    for (const Json& v : *list) out += (out.empty() ? "" : ",") + quoted(form, v);
-    return "[" + out + "]";
-  }
-  if (value.as_object() == nullptr) return value.dump();
-  for (const auto& [key, v] : *value.as_object()) out += (out.empty() ? "" : ",") + key + ":" + quoted(form, v);
-  return "{" + out + "}";
-}
-
 struct Called {
   std::string name;
   Json arguments;
@@ -114,26 +99,16 @@ class Question {
 
   // Whether the grammar lets the call through; what it lets through is read back as it is.
   bool takes(const Called& call) const {
-    const CallText marks = call_text(form_);
-    const std::string arguments = form_.quoted() ? quoted(form_, call.arguments) : call.arguments.dump();
-    const std::string text = std::string(form_.lead) + marks.before + name_text(form_, call.name) + marks.between +
-                             arguments + marks.after + std::string(form_.tail);
-    Matcher m(grammar_, trie());
-    if (grammar_ == nullptr || !m.accept_text(text) || !m.may_end()) return false;
-    AnswerParser parser(ReasoningForm::Kind::none, false, rules_);
-    AnswerParts parts;
-    parser.push(text, parts);
-    parser.finish(parts);
+    const std::string text =
+        std::string(form_.lead) + call_as_written(form_, call.name, call.arguments.dump()) + std::string(form_.tail);
+    if (grammar_ == nullptr || !quire::takes(grammar_, text)) return false;
+    const AnswerParts parts = read_in_pieces(AnswerParser(ReasoningForm::Kind::none, false, rules_), text, text.size());
     const auto read = Json::parse(parts.joined(PartKind::arguments));
     EXPECT_TRUE(parts.joined(PartKind::call) == call.name && read && *read == call.arguments) << text;
     return true;
   }
 
  private:
-  static const std::shared_ptr<const TokenTrie>& trie() {
-    static const auto made = std::make_shared<const TokenTrie>(std::vector<std::string>{"a"}, std::vector<Token>{}, 1);
-    return made;
-  }
   const CallForm& form_;
   std::shared_ptr<CallRules> rules_;
   std::map<std::string, Json> schemas_;

@@ -6,24 +6,17 @@
 #include <fstream>
 #include <iostream>
 #include <map>
-#include <sstream>
 
 #include "text/parse/answer_parser.h"
 #include "text/parse/tool_format.h"
 #include "text/template_variables.h"
+#include "text/test_support.h"
 #include "text/told_tools.h"
 
 namespace quire {
 namespace {
 
 using Kind = ReasoningForm::Kind;
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Of a model with this template, whose vocabulary has the marks of channels where the template has.
 Kind reasoning_of(std::string_view source) {
@@ -55,7 +48,7 @@ const Model& model_of(const std::string& path) {
   static std::map<std::string, Model> known;
   const auto found = known.find(path);
   if (found != known.end()) return found->second;
-  const std::string source = text_of(path);
+  const std::string source = read_file(path);
   auto chat = ChatTemplate::parse(source);
   if (!chat) {
     ADD_FAILURE() << path << ": " << chat.error().message;

@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "text/parse/answer_parser.h"
 #include "text/test_support.h"
 
@@ -17,13 +14,6 @@ constexpr const char* kCalls =
     "{% for c in m.tool_calls %}<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": "
     "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 ToolFormat format_of(const std::string& source) {
   const auto chat = ChatTemplate::parse(source);
@@ -61,7 +51,7 @@ TEST(ToolFormat, OfATemplateThatWritesNoCallsIsWhatItTellsTheModel) {
   const char* shared = std::getenv("QUIRE_SHARED");
   if (shared == nullptr) return;
   const std::string path = std::string(shared) + "/data/templates/ibm-granite-granite-3.3-2B-Instruct.jinja";
-  const std::string source = text_of(path);
+  const std::string source = read_file(path);
   EXPECT_TRUE(source.empty() || format_of(source).name == "granite");
 }
 
@@ -91,7 +81,7 @@ TEST(ToolFormat, CallsInPythonAreFound) {
     EXPECT_EQ(format_of(words + rest).form, nullptr) << words;
   const char* shared = std::getenv("QUIRE_SHARED");
   if (shared == nullptr) return;
-  const std::string source = text_of(std::string(shared) + "/data/templates/LFM2-8B-A1B.jinja");
+  const std::string source = read_file(std::string(shared) + "/data/templates/LFM2-8B-A1B.jinja");
   EXPECT_TRUE(source.empty() || format_of(source).name == "lfm2");
 }
 
@@ -201,11 +191,11 @@ TEST(ToolFormat, CallsThatTemplatesWriteAreReadBack) {
   const char* shared = std::getenv("QUIRE_SHARED");
   if (shared == nullptr) GTEST_SKIP() << "QUIRE_SHARED is not set";
   const std::string folder = std::string(shared) + "/data/templates/";
-  const auto cases = Json::parse(text_of(folder + "cases.json"));
+  const auto cases = Json::parse(read_file(folder + "cases.json"));
   if (!cases) GTEST_SKIP() << "no templates in " << folder;
   int n_read = 0;
   for (const Family& family : kFamilies) {
-    const auto chat = ChatTemplate::parse(text_of(folder + family.file + ".jinja"));
+    const auto chat = ChatTemplate::parse(read_file(folder + family.file + ".jinja"));
     ASSERT_TRUE(chat) << family.file;
     Json tokens = Json::Object{};
     for (const char* name : {"bos_token", "eos_token"}) tokens.set(name, *cases->find(name));

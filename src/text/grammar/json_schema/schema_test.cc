@@ -1,31 +1,18 @@
-#include <gtest/gtest.h>
-
 #include "text/grammar/json_schema.h"
+
+#include "text/grammar/grammar_testing.h"
 
 namespace quire {
 namespace {
 
 Result<std::shared_ptr<const Grammar>> compile(std::string_view schema) { return compile_json_schema(schema, {}, {}); }
 
-std::shared_ptr<const TokenTrie> bytes() {
-  std::vector<std::string> tokens;
-  for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
-  tokens.emplace_back("</s>");
-  return std::make_shared<const TokenTrie>(std::move(tokens), std::vector<Token>{256}, 257);
-}
-
 bool takes(std::string_view schema, std::string_view text) {
-  const auto grammar = compile(schema);
-  EXPECT_TRUE(grammar.has_value()) << schema << ": " << (grammar ? "" : grammar.error().message);
-  if (!grammar) return false;
-  Matcher m(*grammar, bytes());
-  return m.accept_text(text).has_value() && m.may_end();
+  const auto made = compile(schema);
+  EXPECT_TRUE(made.has_value()) << schema;
+  return quire::takes(made, text);
 }
-
-std::string error_of(std::string_view schema) {
-  const auto grammar = compile(schema);
-  return grammar ? "compiled" : grammar.error().message;
-}
+std::string error_of(std::string_view schema) { return quire::error_of(compile(schema)); }
 
 TEST(JsonSchema, WhiteSpaceIsBounded) {
   const char* s = R"({"type":"object","properties":{"a":{"type":"array"}}})";
@@ -202,7 +189,7 @@ TEST(JsonSchemaBounds, LargeCountsCostNothing) {
     const auto g = compile(s);
     ASSERT_TRUE(g.has_value()) << s << g.error().message;
     EXPECT_LT((*g)->bytes(), size_t{40} << 20);
-    Matcher m(*g, bytes());
+    Matcher m(*g, byte_vocabulary());
     std::vector<uint32_t> mask(m.n_words());
     EXPECT_TRUE(m.mask(mask).has_value());
   }
@@ -234,7 +221,7 @@ TEST(JsonSchemaBounds, DeadEndsOfFormatsAreSeenAtOnce) {
   for (const char* format : {"hostname", "email", "uri", "ipv6", "date-time"}) {
     const auto g = compile("{\"type\":\"string\",\"format\":\"" + std::string(format) + "\"}");
     ASSERT_TRUE(g.has_value());
-    Matcher m(*g, bytes());
+    Matcher m(*g, byte_vocabulary());
     std::vector<uint32_t> mask(m.n_words());
     for (const char c : std::string("\"4E-x.ab-")) {
       ASSERT_TRUE(m.mask(mask).has_value()) << format;
@@ -249,7 +236,7 @@ TEST(JsonSchemaBounds, MultiplesAreCountedOrRefused) {
        {R"({"multipleOf":4093})", R"({"type":"integer","multipleOf":997,"minimum":5,"maximum":1000000000})"}) {
     const auto g = compile(s);
     ASSERT_TRUE(g.has_value()) << g.error().message;
-    Matcher m(*g, bytes());
+    Matcher m(*g, byte_vocabulary());
     std::vector<uint32_t> mask(m.n_words());
     for (const char c : std::string("993039")) {
       ASSERT_TRUE(m.mask(mask).has_value()) << s;
@@ -287,7 +274,7 @@ TEST(JsonSchemaBounds, DescriptionsChangeNothing) {
       R"({"description":"say {\"b\":1}","type":"object","properties":{"a":{"title":"x","description":"<tool_call>","type":"string","examples":["q"]}},"required":["a"]})");
   ASSERT_TRUE(plain.has_value() && described.has_value());
   std::vector<uint32_t> a(9), b(9);
-  Matcher m(*plain, bytes()), n(*described, bytes());
+  Matcher m(*plain, byte_vocabulary()), n(*described, byte_vocabulary());
   for (const char c : std::string("{\"a\": \"xyz\"}")) {
     ASSERT_TRUE(m.mask(a).has_value() && n.mask(b).has_value());
     EXPECT_EQ(a, b);
