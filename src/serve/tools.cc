@@ -219,7 +219,7 @@ std::shared_ptr<const CallRules> call_rules(const Tools& tools, const ToolFormat
   out.bare = format.told && !obeys;
   const auto holds_input = [](const Tools::Source& source) { return source.input.has_value(); };
   out.in_thoughts = !obeys && std::ranges::none_of(tools.sources, holds_input);
-  if (form.marked()) {
+  if (form.marked() || form.tagged()) {
     out.kinds.resize(out.names.size());
     for (const Json& tool : *tools.list.as_array()) {
       const Json& function = *tool.find("function");

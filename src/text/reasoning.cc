@@ -31,6 +31,10 @@ constexpr size_t kHeaderBytes = 2048;
 constexpr std::string_view kTo = " to=";  // an answer may begin so: its prompt ends within the header
 constexpr std::string_view kToFunction = "to=functions.";
 
+// Whether an answer without thoughts may begin with the mark that ends them, as MiniMax M3's do (grammar/source.cc lets
+// them).
+bool may_begin_closed(Kind kind) { return kind == Kind::minimax; }
+
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 }  // namespace
@@ -113,7 +117,8 @@ bool ReasoningSplitter::may_be_mark(std::string_view text) const {
     return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
   const auto begins = [&](std::string_view mark) { return mark.starts_with(text); };
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
-  if ((at_ == At::start && begins(marks.open)) || (at_ == At::inside && begins(marks.close))) return true;
+  const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
+  if ((at_ == At::start && begins(marks.open)) || (may_close && begins(marks.close))) return true;
   return at_ != At::inside && (begins(said.open) || begins(said.close));
 }
 
@@ -121,7 +126,8 @@ bool ReasoningSplitter::is_mark(std::string_view text) const {
   if (kind_ == Kind::channels)
     return text == kTo || std::find(kChannelMarks.begin(), kChannelMarks.end(), text) != kChannelMarks.end();
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
-  if ((at_ == At::start && text == marks.open) || (at_ == At::inside && text == marks.close)) return true;
+  const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
+  if ((at_ == At::start && text == marks.open) || (may_close && text == marks.close)) return true;
   return at_ != At::inside && (text == said.open || text == said.close);
 }
 

@@ -72,6 +72,7 @@ TEST(ReasoningSplitter, TakesOtherMarksApart) {
   expect_parts(Kind::command_text, false, "<|START_RESPONSE|>Yes", {"", "<|START_RESPONSE|>Yes"});
   expect_parts(Kind::seed, false, "<seed:think>A <b>.</seed:think>\n<seed:think>", {"A <b>.", "<seed:think>"});
   expect_parts(Kind::minimax, false, "<mm:think>A.</mm:think>B.", {"A.", "B."});
+  expect_parts(Kind::minimax, false, "</mm:think>B.</mm:think>", {"", "B.</mm:think>"});
   expect_parts(Kind::mistral, false, "[THINK]A [0] [/THIN.[/THINK]B [/THINK]", {"A [0] [/THIN.", "B [/THINK]"});
   expect_parts(Kind::apriel, true, "A [BEGIN] .\n[BEGIN FINAL RESPONSE]\nB.", {"A [BEGIN] .", "B."});
   expect_parts(Kind::apriel, true, "A.\n[BEGIN FINAL RESPONSE]\nB.[END FINAL RESPONSE]", {"A.", "B."});

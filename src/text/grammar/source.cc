@@ -70,13 +70,16 @@ Result<Part> part(GrammarComposer& composer, const GrammarSource& source) {
 }
 
 // Thoughts between their marks, or nothing of it where the prompt has not begun them.
-Result<Part> behind_thoughts(GrammarComposer& c, ReasoningMarks marks, bool open, Part answer) {
+Result<Part> behind_thoughts(GrammarComposer& c, Kind kind, bool open, Part answer) {
+  const ReasoningMarks marks = reasoning_marks(kind);
   QR_TRY(const Part space, c.regex(kSpace));
   const std::string close[] = {std::string(marks.close)};
   const Part rest[] = {c.text_until(close), space, answer};
   if (open) return c.sequence(rest);
   const Part all[] = {space, c.literal(marks.open), c.sequence(rest)};
-  const Part ways[] = {c.sequence(all), answer};
+  std::vector<Part> ways{c.sequence(all), answer};
+  const Part none[] = {space, c.literal(marks.close), space, answer};
+  if (kind == Kind::minimax) ways.push_back(c.sequence(none));
   return c.choice(ways);
 }
 
@@ -162,7 +165,7 @@ Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, const 
   if (const ReasoningMarks said = response_marks(kind); !said.open.empty())
     answer = in_response(composer, said, answer);
   if (source.reasoning_over) return answer;
-  return behind_thoughts(composer, reasoning_marks(kind), source.reasoning_open, answer);
+  return behind_thoughts(composer, kind, source.reasoning_open, answer);
 }
 
 }  // namespace quire

@@ -88,6 +88,14 @@ TEST(GrammarSource, ReasoningComesFirst) {
   EXPECT_FALSE(Answers(may).take("<think>12"));
 }
 
+TEST(GrammarSource, MiniMaxMayBeginBehindItsThoughts) {
+  const Answers answers({Notation::choice, R"(["yes","no"])", Kind::minimax});
+  for (const char* text : {"no", "</mm:think>no", "<mm:think>hm</mm:think>yes"})
+    EXPECT_TRUE(answers.take(text)) << text;
+  EXPECT_FALSE(answers.take("</mm:think></mm:think>no"));
+  EXPECT_FALSE(Answers({Notation::choice, R"(["yes"])", Kind::think}).take("</think>yes"));
+}
+
 TEST(GrammarSource, ChannelsBeforeTheLastAreReasoning) {
   const GrammarSource source{Notation::choice, R"(["yes","no"])", Kind::channels};
   const Answers answers(source, {"<|channel|>", "<|message|>", "<|end|>", "<|start|>"});

@@ -109,7 +109,7 @@ ValueKinds kinds_of(const Json& schema, const Json& root) {
   return out;
 }
 
-ArgumentKinds::ArgumentKinds(const Json& parameters) {
+ArgumentKinds::ArgumentKinds(const Json& parameters) : schema_(std::make_shared<const Json>(parameters)) {
   const Json* properties = parameters.find("properties");
   if (properties == nullptr || properties->as_object() == nullptr) return;
   for (const auto& [key, schema] : *properties->as_object()) kinds_.emplace_back(key, kinds_of(schema, parameters));

@@ -2,6 +2,7 @@
 // string where a string is wanted, and is 2134 nowhere. Plain data.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,10 +28,13 @@ class ArgumentKinds {
   ArgumentKinds() = default;                       // of all arguments: any
   explicit ArgumentKinds(const Json& parameters);  // a JSON Schema
   ValueKinds of(std::string_view key) const;
+  // The schema that they were made of; null where there was none.
+  const Json* schema() const { return schema_.get(); }
   // Of which values are strings and nothing else.
   std::vector<std::string> only_strings() const;
 
  private:
+  std::shared_ptr<const Json> schema_;
   std::vector<std::pair<std::string, ValueKinds>> kinds_;
 };
 

@@ -12,19 +12,19 @@
 #include "text/parse/argument_kinds.h"
 #include "text/parse/keyword_arguments.h"
 #include "text/parse/marked_value.h"
+#include "text/parse/tag_formats.h"
+#include "text/parse/tagged_grammar.h"
 #include "text/regex/parse.h"
 
 namespace quire {
+
+using namespace formats;
+
 namespace {
 
 constexpr std::array<std::string_view, 9> kAnnotations{"title",    "description", "default",   "examples", "deprecated",
                                                        "$comment", "readOnly",    "writeOnly", "type"};
 
-Json text(std::string_view value) { return Json::Object{{"type", "const_string"}, {"value", value}}; }
-Json sequence(Json::Array parts) { return Json::Object{{"type", "sequence"}, {"elements", std::move(parts)}}; }
-Json one_of(Json::Array ways) { return Json::Object{{"type", "or"}, {"elements", std::move(ways)}}; }
-Json regex(std::string pattern) { return Json::Object{{"type", "regex"}, {"pattern", std::move(pattern)}}; }
-Json json_schema(const Json& schema) { return Json::Object{{"type", "json_schema"}, {"json_schema", schema}}; }
 // A whole object as the form's calls write it.
 Json object_schema(const CallForm& form, const Json& schema) {
   Json out = json_schema(schema);
@@ -35,38 +35,26 @@ Json any_object() { return Json::Object{{"type", "object"}}; }
 
 std::string value_end(const CallForm& form) { return (form.padded ? "\n" : "") + std::string(form.value_end); }
 
-std::string in_pattern(std::string_view text) {
-  constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}/-)";
-  std::string out;
-  for (const char c : text) {
-    if (kMeta.find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 constexpr std::string_view kAnyPattern = "[\\s\\S]*";
 
 // In front of a pattern of text that stands between marks: what would be read otherwise. `before`: what may stand in
 // front of a mark that ends the value.
 std::string unlike_marks(const CallForm& form, std::string_view before = kAnyPattern) {
-  const std::string wrap = form.wrap_begin.empty() ? "" : "(?!" + in_pattern(form.wrap_begin) + ")";
-  return wrap + "(?!" + std::string(before) + in_pattern(form.value_end) + ")";
+  const std::string wrap = form.wrap_begin.empty() ? "" : "(?!" + quoted_pattern(form.wrap_begin) + ")";
+  return wrap + "(?!" + std::string(before) + quoted_pattern(form.value_end) + ")";
 }
 
 // A value between the marks that may stand around one, behind which models write white space.
 Json wrapped_text(const CallForm& form) {
-  const std::string close = in_pattern(form.wrap_end);
-  std::string inside = "(?![\\s\\S]*" + close + "[ \\t\\r\\n]*" + in_pattern(form.value_end) + ")[\\s\\S]*";
+  const std::string close = quoted_pattern(form.wrap_end);
+  std::string inside = "(?![\\s\\S]*" + close + "[ \\t\\r\\n]*" + quoted_pattern(form.value_end) + ")[\\s\\S]*";
   return sequence({text(form.wrap_begin), regex(inside + close + "[ \\t\\r\\n]{0,16}"), text(form.value_end)});
 }
 
 // A value up to the mark that ends it, in front of which the line end may lack: any text, or what may be JSON.
 Json any_value(const CallForm& form, MarkedValue::As as) {
   const bool is_text = as == MarkedValue::As::text;
-  if (is_text && form.wrap_begin.empty())
-    return Json::Object{
-        {"type", "tag"}, {"begin", ""}, {"content", Json::Object{{"type", "any_text"}}}, {"end", form.value_end}};
+  if (is_text && form.wrap_begin.empty()) return tag("", Json::Object{{"type", "any_text"}}, form.value_end);
   const std::string_view pattern = is_text ? kAnyPattern : kEitherPattern;
   Json bare = sequence({regex(unlike_marks(form, pattern) + "(?:" + std::string(pattern) + ")"), text(form.value_end)});
   if (form.wrap_begin.empty()) return bare;
@@ -95,7 +83,7 @@ ws     ::= " "? | "\n" " "{0,16}
 // Any name up to the mark that ends it, as the parser reads them: one line, and no blank at either end, which models
 // would write and mean nothing by.
 std::string any_key(const CallForm& form) {
-  const std::string end = in_pattern(form.key_end.substr(0, 1));
+  const std::string end = quoted_pattern(form.key_end.substr(0, 1));
   const std::string edge = "[^\\x00-\\x20\\x7f" + end + "]", inner = "[^\\x00-\\x1f\\x7f" + end + "]";
   return edge + "(?:" + inner + "{0,62}" + edge + ")?";
 }
@@ -145,8 +133,7 @@ class Obeying {
 
   static Json one_after_another(std::vector<Argument> arguments) {
     Json::Array parts;
-    for (Argument& a : arguments)
-      parts.push_back(a.required ? std::move(a.format) : one_of({std::move(a.format), text("")}));
+    for (Argument& a : arguments) parts.push_back(a.required ? std::move(a.format) : optional(std::move(a.format)));
     return sequence(std::move(parts));
   }
 
@@ -164,7 +151,7 @@ class Obeying {
       Json::Array parts{arguments[i].format};
       for (size_t k = i + 1; k < arguments.size(); ++k) {
         Json next = sequence({text(", "), arguments[k].format});
-        parts.push_back(arguments[k].required ? std::move(next) : one_of({std::move(next), text("")}));
+        parts.push_back(arguments[k].required ? std::move(next) : optional(std::move(next)));
       }
       ways.push_back(sequence(std::move(parts)));
     }
@@ -302,14 +289,12 @@ class Obeying {
 
 // An argument that need not obey; its key obeys a pattern.
 static Json any_argument(const CallForm& form, std::string key, Json value) {
-  return Json::Object{{"type", "tag"},
-                      {"begin", form.key_begin},
-                      {"content", sequence({regex(std::move(key)), std::move(value)})},
-                      {"end", "\n"}};
+  return tag(form.key_begin, sequence({regex(std::move(key)), std::move(value)}), "\n");
 }
 
 Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
   if (form.keywords) return Json::Object{{"type", "grammar"}, {"grammar", kAnyKeywords}};
+  if (form.tagged()) return any_tagged(form);
   if (!form.marked()) return object_schema(form, any_object());
   const std::string key_end = std::string(form.key_end) + (form.padded ? "\n" : "");
   Json string = sequence({text(key_end), any_value(form, MarkedValue::As::text)});
@@ -320,15 +305,16 @@ Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
     ways.push_back(any_argument(form, key, one_of({std::move(string), std::move(json)})));
   } else {
     std::string strings;
-    for (const std::string& name : kinds.only_strings()) strings += (strings.empty() ? "" : "|") + in_pattern(name);
+    for (const std::string& name : kinds.only_strings()) strings += (strings.empty() ? "" : "|") + quoted_pattern(name);
     Json other = sequence({text(key_end), any_value(form, MarkedValue::As::either)});
     if (!strings.empty()) ways.push_back(any_argument(form, "(?=(?:" + strings + ")$)" + key, std::move(string)));
     ways.push_back(any_argument(form, strings.empty() ? key : "(?!(?:" + strings + ")$)" + key, std::move(other)));
   }
-  return Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(ways)}, {"separator", ""}};
+  return repeated(std::move(ways));
 }
 
 Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
+  if (form.tagged()) return obeying_tagged(form, schema);
   if (!form.marked() && !form.keywords) return object_schema(form, schema);
   return Obeying(form, schema).run();
 }
@@ -343,7 +329,7 @@ static Json between_marks(const CallForm& form, const std::string& pattern) {
 Result<Json> obeying_input(const CallForm& form, TextNotation notation, std::string_view definition) {
   const std::string name(kInputName), source(definition);
   if (notation == TextNotation::lark) {
-    if (form.marked() || form.quoted())
+    if (form.marked() || form.quoted() || form.tagged())
       return fail(Code::unsupported,
                   "a grammar in Lark's notation, where a text stands between marks, as this model writes it; a regular "
                   "expression can be");
@@ -355,6 +341,7 @@ Result<Json> obeying_input(const CallForm& form, TextNotation notation, std::str
   dialect.ecma = true;
   QR_TRY([[maybe_unused]] const RegexTree whole, parse_regex(source, dialect));  // it becomes a part of another one
   if (form.marked() && !source.empty()) return between_marks(form, source);
+  if (form.tagged()) return tagged_text(form, name, source);
   Json string = Json::Object{{"type", "string"}};
   if (!source.empty()) string.set("pattern", "^(?:" + source + ")$");
   return obeying_arguments(form, Json::Object{{"type", "object"},

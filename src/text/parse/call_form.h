@@ -14,6 +14,8 @@ namespace quire {
 //                   what it is the tool's parameters say
 //   keyword calls   NAME name_end KEY=VALUE, … call_end: a value is a literal of Python's
 //   quoted calls    NAME{KEY:VALUE,…}: keys without quotes, strings as they are between two string_marks
+//   tagged calls    NAME name_end {<KEY>VALUE</KEY>} call_end, a tag_mark before each tag: a value is text or such
+//                   elements again, of a list with the name item
 //   objects         {"NAME_KEY": NAME, "ARGUMENTS_KEY": ARGUMENTS}, other keys are passed over; where there is a
 //   name_key
 struct CallForm {
@@ -29,8 +31,8 @@ struct CallForm {
   std::string_view json_key_end{};            // instead of key_end where the value is JSON, which otherwise is a string
   std::string_view wrap_begin{}, wrap_end{};  // that a model may put around a value, inside key_end and value_end
   std::string_view string_mark{};             // at both ends of a string; calls are quoted calls then
-  std::string_view
-      prompt_mark{};  // where a prompt holds it because there are tools, it tells the family like `trigger`
+  std::string_view tag_mark{};                // before each tag; calls are tagged calls then
+  std::string_view prompt_mark{};             // tells the family like `trigger`, where it comes with tools alone
   // Not empty: the prompt ends with `lead`, and an answer is calls from their names on, or this and then text in which
   // a name behind `lead` calls.
   std::string_view said{};
@@ -40,6 +42,7 @@ struct CallForm {
 
   bool marked() const { return !key_begin.empty(); }
   bool quoted() const { return !string_mark.empty(); }
+  bool tagged() const { return !tag_mark.empty(); }
   bool objects() const { return !name_key.empty(); }
 };
 

@@ -6,22 +6,19 @@
 #include <string_view>
 #include <utility>
 
+#include "text/parse/tag_formats.h"
 #include "text/reasoning.h"
 
 namespace quire {
-namespace {
 
-Json text(std::string_view value) { return Json::Object{{"type", "const_string"}, {"value", value}}; }
-Json sequence(Json::Array parts) { return Json::Object{{"type", "sequence"}, {"elements", std::move(parts)}}; }
-Json one_of(Json::Array ways) {
-  if (ways.size() == 1) return std::move(ways[0]);
-  return Json::Object{{"type", "or"}, {"elements", std::move(ways)}};
-}
+using namespace formats;
+
+namespace {
 
 // Of objects that begin with an id: that, and the name's key.
 Json behind_id(const CallForm& form, Json call) {
   if (!form.objects() || form.id_pattern.empty()) return call;
-  Json id = Json::Object{{"type", "regex"}, {"pattern", "\"" + std::string(form.id_pattern) + "\""}};
+  Json id = regex("\"" + std::string(form.id_pattern) + "\"");
   return sequence({std::move(id), text(", \"" + std::string(form.name_key) + "\": "), std::move(call)});
 }
 
@@ -39,7 +36,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
     Json::Array parts{one_of(std::move(names))};
     if (!form.id_pattern.empty() && !form.objects()) {
       parts.push_back(text(form.id_mark));
-      parts.push_back(Json::Object{{"type", "regex"}, {"pattern", form.id_pattern}});
+      parts.push_back(regex(std::string(form.id_pattern)));
     }
     parts.push_back(text(std::string(form.behind_name) + between));
     parts.push_back(*arguments);
@@ -51,8 +48,7 @@ Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
 // One call, or several with what stands between them.
 Json call_list(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
   const CallText marks = call_text(form);
-  Json call = Json::Object{
-      {"type", "tag"}, {"begin", marks.before}, {"content", named_calls(form, tools)}, {"end", marks.after}};
+  Json call = tag(marks.before, named_calls(form, tools), marks.after);
   if (only_one) return call;
   return Json::Object{{"type", "tags_with_separator"},
                       {"tags", Json::Array{std::move(call)}},
@@ -66,15 +62,11 @@ Json required_calls(const CallForm& form, std::span<const CallableTool> tools, b
 
 // Where nothing tells calls from text: what does not begin as a call of these tools.
 Json text_that_calls_nothing(const CallForm& form, std::span<const CallableTool> tools) {
-  constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}/-)";
   constexpr std::string_view kSpace = "[ \\t\\r\\n]*";
   std::string names;
   for (const CallableTool& tool : tools) {
     if (!names.empty()) names += '|';
-    for (const char c : name_text(form, tool.name)) {
-      if (kMeta.find(c) != std::string_view::npos) names += '\\';
-      names += c;
-    }
+    names += quoted_pattern(name_text(form, tool.name));
   }
   std::string before = "S\\[S", behind = "S\\(";
   if (form.objects()) {
@@ -87,7 +79,7 @@ Json text_that_calls_nothing(const CallForm& form, std::span<const CallableTool>
     return out;
   };
   std::string pattern = "(?!" + spaced(before) + "(?:" + names + ")" + spaced(behind) + ")[\\s\\S]*";
-  return Json::Object{{"type", "regex"}, {"pattern", std::move(pattern)}};
+  return regex(std::move(pattern));
 }
 
 Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bool only_one) {
@@ -99,8 +91,7 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
   Json::Array triggers, tags;
   const auto begin = [&](std::string_view trigger, std::string_view behind) {
     Json content = sequence({text(behind), call_list(form, tools, only_one || own_marks)});
-    tags.push_back(
-        Json::Object{{"type", "tag"}, {"begin", trigger}, {"content", std::move(content)}, {"end", form.tail}});
+    tags.push_back(tag(trigger, std::move(content), form.tail));
     triggers.push_back(Json(trigger));
   };
   begin(form.trigger, form.lead.substr(form.trigger.size()));
@@ -120,8 +111,7 @@ Json behind_mark(const CallForm& form, std::span<const CallableTool> tools, Call
   for (const CallableTool& tool : tools) {
     std::string begin = std::string(form.lead) + tool.name + std::string(form.name_end);
     triggers.emplace_back(begin);
-    tags.push_back(
-        Json::Object{{"type", "tag"}, {"begin", std::move(begin)}, {"content", tool.arguments}, {"end", ""}});
+    tags.push_back(tag(begin, tool.arguments, ""));
   }
   Json said = Json::Object{{"type", "triggered_tags"},
                            {"triggers", std::move(triggers)},
@@ -132,12 +122,11 @@ Json behind_mark(const CallForm& form, std::span<const CallableTool> tools, Call
 
 // Messages to nobody, then one that is a call or, where it may be, text or the document.
 Json in_channels(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
-  const Json plain = Json::Object{{"type", "regex"}, {"pattern", kNoChannelMarks}};
+  const Json plain = regex(std::string(kNoChannelMarks));
   Json::Array others;
   for (const char* begin : {"<|channel|>analysis<|message|>", "<|channel|>commentary<|message|>"})
-    others.push_back(
-        Json::Object{{"type", "tag"}, {"begin", begin}, {"content", plain}, {"end", "<|end|><|start|>assistant"}});
-  Json before = Json::Object{{"type", "tags_with_separator"}, {"tags", std::move(others)}, {"separator", ""}};
+    others.push_back(tag(begin, plain, "<|end|><|start|>assistant"));
+  Json before = repeated(std::move(others));
   Json::Array ways{required_calls(form, tools, true)};
   if (!rules.required) {
     Json said = plain;

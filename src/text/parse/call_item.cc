@@ -16,11 +16,11 @@ bool CallItem::know_name(std::string_view name) {
   has_name_ = found != rules_.names.end();
   if (!has_name_) return false;
   name_ = name;
-  if (form_.marked()) {
-    static const ArgumentKinds kAny;
-    const auto i = static_cast<size_t>(found - rules_.names.begin());
-    marked_.emplace(form_, i < rules_.kinds.size() ? rules_.kinds[i] : kAny);
-  }
+  static const ArgumentKinds kAny;
+  const auto i = static_cast<size_t>(found - rules_.names.begin());
+  const ArgumentKinds& kinds = i < rules_.kinds.size() ? rules_.kinds[i] : kAny;
+  if (form_.marked()) marked_.emplace(form_, kinds);
+  if (form_.tagged()) tagged_.emplace(form_, kinds);
   return true;
 }
 
@@ -39,6 +39,7 @@ CallItem::Step CallItem::push(char c) {
   if (at_ == At::in_marked) return push_marked(c);
   if (at_ == At::in_keywords) return push_keywords(c);
   if (at_ == At::in_quoted) return push_quoted(c);
+  if (at_ == At::in_tagged) return push_tagged(c);
   return form_.objects() ? push_object(c) : push_named(c);
 }
 
@@ -48,6 +49,7 @@ bool CallItem::in_string() const {
     case At::in_marked: return marked_->in_value();
     case At::in_keywords: return keywords_.in_string();
     case At::in_quoted: return quoted_.in_string();
+    case At::in_tagged: return tagged_->in_text();
     default: return false;
   }
 }
@@ -147,7 +149,11 @@ CallItem::Step CallItem::end_name(std::string_view name, char next) {
   if (!know_name(name)) return Step::broken;
   certain_ =
       form_.quoted();  // prose may name a tool behind a mark: of marked calls the first argument or the end tells
-  at_ = form_.marked() ? At::in_marked : form_.keywords ? At::in_keywords : form_.quoted() ? At::in_quoted : At::value;
+  at_ = form_.marked()   ? At::in_marked
+        : form_.keywords ? At::in_keywords
+        : form_.quoted() ? At::in_quoted
+        : form_.tagged() ? At::in_tagged
+                         : At::value;
   return push(next);
 }
 
@@ -171,6 +177,13 @@ CallItem::Step CallItem::push_quoted(char c) {
   const QuotedArguments::Step step = quoted_.push(c, arguments_);
   if (step == QuotedArguments::Step::more) return Step::more;
   return step == QuotedArguments::Step::whole ? Step::whole : Step::broken;
+}
+
+CallItem::Step CallItem::push_tagged(char c) {
+  const TaggedArguments::Step step = tagged_->push(c, arguments_);
+  certain_ = certain_ || step == TaggedArguments::Step::whole || !arguments_.empty();
+  if (step == TaggedArguments::Step::more) return Step::more;
+  return step == TaggedArguments::Step::whole ? Step::whole : Step::broken;
 }
 
 // Of keyword calls, which may have no mark: text that begins like one need not wait for more.

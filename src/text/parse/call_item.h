@@ -11,6 +11,7 @@
 #include "text/parse/keyword_arguments.h"
 #include "text/parse/marked_arguments.h"
 #include "text/parse/quoted_arguments.h"
+#include "text/parse/tagged_arguments.h"
 
 namespace quire {
 
@@ -20,7 +21,7 @@ struct CallRules {
   std::vector<std::string> names;      // of the tools
   bool only_one = false;               // what comes behind the first call is dropped
   bool or_document = false;            // an answer is calls or a document, which may look like one: see CallItem
-  std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for marked calls
+  std::vector<ArgumentKinds> kinds{};  // of each tool's arguments, or none at all; for values without quotes
   bool bare = false;                   // an answer may be calls without marks (bare_calls.h); of objects
   bool in_thoughts = false;            // thoughts may end an answer with calls (thought_calls.h), which nothing holds
 };
@@ -60,6 +61,7 @@ class CallItem {
     in_marked,
     in_keywords,
     in_quoted,
+    in_tagged,
     next,
     name
   };
@@ -69,6 +71,7 @@ class CallItem {
   Step push_marked(char c);
   Step push_keywords(char c);
   Step push_quoted(char c);
+  Step push_tagged(char c);
   Step end_name(std::string_view name, char next);
   std::string_view name_end() const;
   bool may_become_name() const;
@@ -86,6 +89,7 @@ class CallItem {
   bool certain_ = false, has_name_ = false, has_arguments_ = false, has_type_ = false;
   JsonSpan span_;
   std::optional<MarkedArguments> marked_;
+  std::optional<TaggedArguments> tagged_;
   KeywordArguments keywords_;
   QuotedArguments quoted_;
   std::string token_;  // the key, name or value that is read

@@ -87,6 +87,32 @@ TEST(CallParser, ValuesBetweenMarksAreOfTheirParametersKind) {
   expect_parts("glm", "<tool_call>gat\n</tool_call>", "text: <tool_call>gat\n</tool_call>\n");
 }
 
+TEST(CallParser, ElementsInTagsComeAsJson) {
+  const auto call = [](std::string inside) {
+    for (size_t at = 0; (at = inside.find('~', at)) != std::string::npos;) inside.replace(at, 1, "]<]minimax[>[");
+    return "Hm]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get\">" + inside;
+  };
+  const std::string end = "~</invoke>\n~</tool_call>", head = "text: Hm\ncall: get\narguments: ";
+  const std::pair<const char*, const char*> values[] = {
+      {"", "{}"},
+      {"~<s>02134~</s>~<i>7~</i>", "{\"s\": \"02134\", \"i\": 7}"},
+      {"~<s> a\"b\n<c> ]<]mini ~</s>", "{\"s\": \" a\\\"b\\n<c> ]<]mini \"}"},
+      {"~<r>~<item>1~</item>~<item>~<a>x~</a>~</item>~</r>", "{\"r\": [1, {\"a\": \"x\"}]}"},
+      {"~<r>\n ~<a>~<item>true~</item>~</a>\n~</r>\n", "{\"r\": {\"a\": [true]}}"},
+      {"~<i>1~</i>~<i>2~</i>~<u>~<a>1~</a>~<a>2~</a>~<b>3~</b>~</u>", "{\"i\": 1, \"u\": {\"a\": 1, \"b\": 3}}"},
+      {"~<s>~</s>~<r>~</r>~<u>~</u>", "{\"s\": \"\", \"r\": {}, \"u\": \"\"}"}};
+  for (const auto& [inside, json] : values)
+    expect_parts("minimax_m3", call(inside + end) + "Done", head + json + "\ntext: Done\n");
+  for (const char* broken : {"~<i>1~</i>x", "~<u>x~<a>1~</a>~</u>~</invoke>", "~<>1~</>", "~x"}) {
+    const AnswerParts parts = parse(rules_of("minimax_m3"), call(broken), 1);
+    EXPECT_FALSE(Json::parse(parts.joined(PartKind::arguments))) << broken << ": " << shown(parts);
+  }
+  std::string deep, shut;
+  for (int i = 0; i < kMaxJsonDepth + 1; ++i) deep += "~<item>", shut += "~</item>";
+  EXPECT_FALSE(Json::parse(
+      parse(rules_of("minimax_m3"), call("~<u>" + deep + shut + "~</u>" + end), 7).joined(PartKind::arguments)));
+}
+
 TEST(CallParser, MessagesSayToWhomTheyAre) {
   expect_parts("functionary_v32", "all\nI look.\n>>>get\n{\"a\": \">>>all\"}>>>search\n{}",
                "text: I look.\ncall: get\narguments: {\"a\": \">>>all\"}\ncall: search\narguments: {}\n");
@@ -345,13 +371,13 @@ std::string with_values(const AnswerParts& parts) {
 // Rendered calls of random arguments come back byte for byte, or, where they are not written as JSON, as the same
 // values.
 TEST(CallParser, ReadsWhatEveryFamilyWrites) {
-  static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{}}",
+  static constexpr const char* kValues[] = {"1",          "\"x\"",      "\"</tool_call>\"", "{\"n\":{\"m\":2}}",
                                             "[1, \"]\"]", "\"\\\"}{\"", "\"[TOOL_CALLS]\"", "\"\\u00e9é\\\\\"",
                                             "-1.5e3",     "null"};
   Rng rng(7);
   for (const std::string& family : Registry<CallForm>::get().names()) {
     const CallForm& form = *find_call_form(family);
-    const bool by_value = form.marked() || form.keywords || form.quoted();
+    const bool by_value = form.marked() || form.keywords || form.quoted() || form.tagged();
     for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
       std::string text = answer_begin(form), wanted;
       const int64_t n_calls = rng.between(1, 3);

@@ -54,6 +54,23 @@ inline std::string keyword_call(const CallForm& form, const std::string& name, c
   return out + std::string(form.call_end);
 }
 
+// A value of tagged calls.
+inline std::string tagged_value(const CallForm& form, const Json& value) {  // as deep as tests nest
+  const auto element = [&](const std::string& name, const Json& inner) {
+    const std::string mark(form.tag_mark);
+    return mark + "<" + name + ">" + tagged_value(form, inner) + mark + "</" + name + ">";
+  };
+  std::string out;
+  if (value.as_string() != nullptr) return *value.as_string();
+  if (const Json::Array* list = value.as_array()) {
+    for (const Json& v : *list) out += element("item", v);
+    return out;
+  }
+  if (value.as_object() == nullptr) return value.dump();
+  for (const auto& [key, v] : *value.as_object()) out += element(key, v);
+  return out;
+}
+
 // What calls begin with in an answer.
 inline std::string answer_begin(const CallForm& form) { return form.said.empty() ? std::string(form.lead) : ""; }
 
@@ -76,6 +93,8 @@ inline std::string quoted_value(const CallForm& form, const Json& value) {  // a
 inline std::string call_as_written(const CallForm& form, const std::string& name, const std::string& arguments) {
   if (form.keywords) return keyword_call(form, name, *Json::parse(arguments));
   if (form.marked()) return marked_call(form, name, *Json::parse(arguments));
+  if (form.tagged())
+    return name + std::string(form.name_end) + tagged_value(form, *Json::parse(arguments)) + std::string(form.call_end);
   if (form.quoted()) return name + quoted_value(form, *Json::parse(arguments));
   const std::string id = form.id_pattern.empty() ? "" : std::string(form.id_mark);
   if (!form.objects())

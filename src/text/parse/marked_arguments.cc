@@ -3,17 +3,12 @@
 #include <utility>
 
 #include "text/parse/json_span.h"
+#include "text/parse/marks.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kKeyBytes = 1024;
-
-void append_inside_string(std::string& json, std::string_view text) {
-  std::string quoted;
-  append_json_string(quoted, text);
-  json.append(quoted, 1, quoted.size() - 2);
-}
 
 }  // namespace
 

@@ -115,5 +115,37 @@ TEST(MarkedCalls, AreWrittenWithTheMarksThatAreRead) {
   }
 }
 
+// Arguments that need not obey: any name that the marks can hold.
+TEST(MarkedCalls, FreeArgumentsHaveAnyNames) {
+  const std::pair<const char*, std::pair<const char*, const char*>> written[] = {
+      {"qwen_coder", {"<tool_call>\n<function=get>\n<parameter=", ">\n1\n</parameter>\n</function>\n</tool_call>"}},
+      {"seed", {"<seed:tool_call>\n<function=get>\n<parameter=", ">1</parameter>\n</function>\n</seed:tool_call>"}},
+      {"glm", {"<tool_call>get\n<arg_key>", "</arg_key>\n<arg_value>1</arg_value>\n</tool_call>"}},
+      {"minimax",
+       {"<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"",
+        "\">1</parameter>\n</invoke>\n</minimax:tool_call>"}},
+      {"minimax_m3",
+       {"]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get\">]<]minimax[>[<",
+        ">1]<]minimax[>[</k>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"}},
+      {"gemma4", {"<|tool_call>call:get{", ":1}<tool_call|>"}}};
+  for (const auto& [family, around] : written) {
+    auto rules = std::make_shared<CallRules>();
+    rules->form = find_call_form(family);
+    rules->names = {"get"};
+    const CallableTool free[] = {{"get", any_arguments(*rules->form, {})}};
+    const auto made = compile_structural_tag(call_tag(*rules->form, free, {}), {}, {});
+    for (const std::string key : {"größe", "max size", "a", "名前", "x/y[0]", "it's", "$ref"}) {
+      const std::string text = around.first + key + around.second;
+      EXPECT_TRUE(quire::takes(made, text)) << text;
+      const auto read = Json::parse(read_in_pieces(CallParser(rules), text, text.size()).joined(PartKind::arguments));
+      ASSERT_TRUE(read) << text;
+      ASSERT_NE(read->find(key), nullptr) << text;
+    }
+    for (const std::string& key :
+         {std::string(), std::string(" a"), std::string("a "), std::string("a\nb"), std::string(65, 'k')})
+      EXPECT_FALSE(quire::takes(made, around.first + key + around.second)) << key;
+  }
+}
+
 }  // namespace
 }  // namespace quire

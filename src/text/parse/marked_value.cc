@@ -1,30 +1,12 @@
 #include "text/parse/marked_value.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "text/parse/json_span.h"
+#include "text/parse/marks.h"
 
 namespace quire {
 namespace {
-
-// How much of the end of `text` may be the beginning of `mark`.
-size_t begun(std::string_view text, std::string_view mark) {
-  for (size_t n = std::min(text.size(), mark.size()); n > 0; --n)
-    if (text.ends_with(mark.substr(0, n))) return n;
-  return 0;
-}
-
-// Bytes at the end of `text` that are no whole character yet.
-size_t cut_bytes(std::string_view text) {
-  for (size_t n = 1; n <= std::min<size_t>(text.size(), 3); ++n) {
-    const auto c = static_cast<unsigned char>(text[text.size() - n]);
-    if ((c & 0xC0U) == 0x80U) continue;
-    const size_t wanted = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
-    return wanted > n ? n : 0;
-  }
-  return 0;
-}
 
 bool opens_part(char c) { return c == '[' || c == '{' || c == ',' || c == ':'; }
 
@@ -107,9 +89,8 @@ std::string_view MarkedValue::rest() const {
 size_t MarkedValue::held_bytes() const {
   if (at_begin_) return text_.size();
   if (wrap_at_ != std::string::npos) return text_.size() - wrap_at_;
-  const size_t n = begun(text_, wrapped_ ? form_.wrap_end : form_.value_end);
-  if (form_.padded && std::string_view(text_).substr(0, text_.size() - n).ends_with('\n')) return n + 1;
-  return n > 0 ? n : cut_bytes(text_);
+  const size_t n = quire::held_bytes(text_, wrapped_ ? form_.wrap_end : form_.value_end);
+  return form_.padded && std::string_view(text_).substr(0, text_.size() - n).ends_with('\n') ? n + 1 : n;
 }
 
 std::string MarkedValue::take_certain() {

@@ -46,8 +46,8 @@ std::vector<std::string> marks_of(const CallForm& f) {
       "\"", "\\", "<|end|>", "<|call|>", "<|START_RESPONSE|>", "<|END_TEXT|>", "</think>", "[END FINAL RESPONSE]"};
   for (const std::string_view mark :
        {f.trigger, f.lead, f.between, f.tail, f.short_lead, f.name_end, f.call_end, f.key_begin, f.key_end,
-        f.json_key_end, f.value_end, f.wrap_begin, f.wrap_end, f.string_mark, reasoning_marks(Kind::gemma).open,
-        reasoning_marks(Kind::gemma).close})
+        f.json_key_end, f.value_end, f.wrap_begin, f.wrap_end, f.string_mark, f.tag_mark,
+        reasoning_marks(Kind::gemma).open, reasoning_marks(Kind::gemma).close})
     if (!mark.empty()) out.emplace_back(mark);
   return out;
 }
@@ -69,7 +69,8 @@ TEST(StringMarks, AreTextInEveryFamily) {
       const Json list = Json::Array{Json("x"), Json(mark), Json("\"" + mark + "\"")};
       const Json object = Json::Object{{"k", "]}" + mark + "{["}};
       const bool has_end = form.marked() && mark.find(form.value_end) != std::string::npos && form.wrap_begin.empty();
-      const bool has_mark = form.quoted() && mark.find(form.string_mark) != std::string::npos;
+      const std::string_view own = form.quoted() ? form.string_mark : form.tag_mark;
+      const bool has_mark = !own.empty() && mark.find(own) != std::string::npos;
       const std::pair<Json, bool> cases[] = {
           {Json::Object{{"s", text}}, !has_end && !has_mark},
           {Json::Object{{"u", text}}, !has_end && !has_mark},

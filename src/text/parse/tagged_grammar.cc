@@ -1,0 +1,233 @@
+// See tagged_grammar.h. A closing tag names its element where that is known; the parser does not look.
+#include "text/parse/tagged_grammar.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "text/parse/argument_kinds.h"
+#include "text/parse/tag_formats.h"
+#include "text/parse/tagged_arguments.h"
+
+namespace quire {
+
+using namespace formats;
+
+namespace {
+
+constexpr ValueKinds kNestedKinds = kObjectKind | kArrayKind;
+constexpr uint64_t kMostItems = 16;  // that are counted: they are written out
+// A line without blanks at its ends.
+constexpr const char* kName = R"([^\x00-\x20\x7f<>\/](?:[^\x00-\x1f\x7f<>]{0,62}[^\x00-\x20\x7f<>])?)";
+
+bool is_annotation(std::string_view key) {
+  static constexpr std::array<std::string_view, 12> kAnnotations{
+      "title",    "description", "default", "examples", "deprecated",  "$comment",
+      "readOnly", "writeOnly",   "$schema", "$defs",    "definitions", "type"};
+  return std::find(kAnnotations.begin(), kAnnotations.end(), key) != kAnnotations.end();
+}
+
+// Text up to the next tag.
+Json text_of(const CallForm& form, const std::string& pattern) {
+  return regex("(?![\\s\\S]*" + quoted_pattern(form.tag_mark) + ")(?:" + pattern + ")");
+}
+
+Json element(const CallForm& form, std::string_view name, Json value) {
+  const std::string mark(form.tag_mark), own(name);
+  return tag(mark + "<" + own + ">", std::move(value), mark + "</" + own + ">");
+}
+
+// Elements of any names, `depth` of them in one another at most. None counts, too, where there may be none.
+Json any_elements(const CallForm& form, int depth, bool some) {
+  const std::string mark(form.tag_mark);
+  Json::Array values{text_of(form, "[\\s\\S]*")};
+  if (depth > 1) values.push_back(any_elements(form, depth - 1, true));
+  Json one = tag(mark + "<",
+                 sequence({regex(kName), text(">"), one_of(std::move(values)), text(mark + "</"), regex(kName)}), ">");
+  Json out = repeated({std::move(one)});
+  if (some) out.set("at_least_one", true);
+  return out;
+}
+
+Json any_value(const CallForm& form, int depth) {
+  Json leaf = text_of(form, "[\\s\\S]*");
+  return depth > 0 ? one_of({std::move(leaf), any_elements(form, depth, true)}) : leaf;
+}
+
+class Obeying {
+ public:
+  Obeying(const CallForm& form, const Json& schema) : form_(form), root_(schema) {}
+
+  Result<Json> value(const std::string& at, const Json& given, int depth) {  // as deep as kTaggedDepth
+    if (depth == 0)
+      return fail(Code::unsupported, at + ": elements nested deeper than " + std::to_string(kTaggedDepth) +
+                                         ", as this model writes values, cannot be held to");
+    const Json& schema = resolved(given, root_);
+    if (schema.as_object() == nullptr) return any_value(form_, depth - 1);
+    if (schema.find("enum") != nullptr || schema.find("const") != nullptr) return listed(at, schema);
+    const ValueKinds kinds = kinds_of(schema, root_);
+    if (kinds == kObjectKind) return object(at, schema, depth);
+    if (kinds == kArrayKind) return list(at, schema, depth);
+    if (kinds == kStringKind) return string(at, schema);
+    if ((kinds & (kNestedKinds | kStringKind)) == 0) return json_schema(with_definitions(schema));
+    if (kinds != kEveryKind && (kinds & kNestedKinds) != 0) return cannot(at, "type");
+    QR_TRY_VOID(plain(at, schema));
+    return kinds == kEveryKind ? any_value(form_, depth - 1) : any_value(form_, 0);
+  }
+
+  Result<Json> object(const std::string& at, const Json& schema, int depth) {
+    static constexpr std::array<std::string_view, 5> kKnown{"properties", "required", "additionalProperties", "$id",
+                                                            "strict"};
+    for (const auto& [key, unused] : schema.as_object() != nullptr ? *schema.as_object() : Json::Object{})
+      if (!is_annotation(key) && std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) return cannot(at, key);
+    const Json* properties = schema.find("properties");
+    const bool lists = properties != nullptr && properties->as_object() != nullptr;
+    QR_TRY_VOID(check_required(at, schema, lists ? properties : nullptr));
+    if (!lists) return others(at, schema, depth);
+    Json::Array parts;
+    for (const auto& [key, own] : *properties->as_object()) {
+      const std::string where = at + "/properties/" + key;
+      if (!is_name(key)) return fail(Code::unsupported, where + ": no name that this model's tags can hold");
+      QR_TRY(Json inner, value(where, own, depth - 1));
+      Json one = element(form_, key, std::move(inner));
+      parts.push_back(is_required(schema, key) ? std::move(one) : optional(std::move(one)));
+    }
+    return parts.empty() ? text("") : sequence(std::move(parts));
+  }
+
+ private:
+  static tl::unexpected<Error> cannot(const std::string& at, std::string_view keyword) {
+    return fail(Code::unsupported, at + ": \"" + std::string(keyword) +
+                                       "\" is what values in tags, as this model writes them, cannot be held to");
+  }
+  static bool is_name(std::string_view key) {
+    return !key.empty() && key.size() <= 64 && key.front() != ' ' && key.front() != '/' && key.back() != ' ' &&
+           std::none_of(key.begin(), key.end(), [](char c) {
+             return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '<' || c == '>';
+           });
+  }
+  static bool is_required(const Json& schema, std::string_view key) {
+    const Json* names = schema.find("required");
+    return names != nullptr && names->as_array() != nullptr &&
+           std::find(names->as_array()->begin(), names->as_array()->end(), Json(key)) != names->as_array()->end();
+  }
+  static Status check_required(const std::string& at, const Json& schema, const Json* properties) {
+    const Json* names = schema.find("required");
+    if (names == nullptr || names->as_array() == nullptr) return {};
+    for (const Json& name : *names->as_array())
+      if (name.as_string() != nullptr && (properties == nullptr || properties->find(*name.as_string()) == nullptr))
+        return cannot(at + "/required", *name.as_string());
+    return {};
+  }
+  // Nothing but annotations, and alternatives whose kinds are known.
+  static Status plain(const std::string& at, const Json& schema) {
+    for (const auto& [key, value] : *schema.as_object()) {
+      if (is_annotation(key)) continue;
+      if ((key != "anyOf" && key != "oneOf") || value.as_array() == nullptr) return cannot(at, key);
+      for (const Json& way : *value.as_array())
+        if (way.as_object() == nullptr || !std::all_of(way.as_object()->begin(), way.as_object()->end(),
+                                                       [](const auto& m) { return is_annotation(m.first); }))
+          return cannot(at, key);
+    }
+    return {};
+  }
+
+  // An object of which no name is listed.
+  Result<Json> others(const std::string& at, const Json& schema, int depth) {
+    const Json* rest = schema.find("additionalProperties");
+    if (rest != nullptr && rest->as_bool() != nullptr && !*rest->as_bool()) return text("");
+    if (rest == nullptr || rest->as_object() == nullptr)
+      return depth > 1 ? any_elements(form_, depth - 1, false) : text("");
+    QR_TRY(Json inner, value(at + "/additionalProperties", *rest, depth - 1));
+    const std::string mark(form_.tag_mark);
+    return repeated(
+        {tag(mark + "<", sequence({regex(kName), text(">"), std::move(inner), text(mark + "</"), regex(kName)}), ">")});
+  }
+
+  Result<Json> list(const std::string& at, const Json& schema, int depth) {
+    uint64_t min = 0, max = kMostItems + 1;
+    const Json* items = nullptr;
+    for (const auto& [key, given] : *schema.as_object()) {
+      if (key == "items") {
+        items = &given;
+      } else if (key == "minItems" || key == "maxItems") {
+        const double n = given.is_number() ? given.number() : -1;
+        if (n < 0 || n > static_cast<double>(kMostItems)) return cannot(at, key);
+        (key == "minItems" ? min : max) = static_cast<uint64_t>(n);
+      } else if (!is_annotation(key)) {
+        return cannot(at, key);
+      }
+    }
+    Json inner = any_value(form_, depth - 1);
+    if (items != nullptr) {
+      QR_TRY(inner, value(at + "/items", *items, depth - 1));
+    }
+    const Json one = element(form_, kListItem, std::move(inner));
+    Json::Array parts(min, one);
+    if (max > kMostItems) {
+      parts.push_back(repeated({one}));
+    } else {
+      Json more = text("");
+      for (uint64_t n = min; n < max; ++n) more = optional(sequence({one, std::move(more)}));
+      parts.push_back(std::move(more));
+    }
+    return sequence(std::move(parts));
+  }
+
+  Result<Json> string(const std::string& at, const Json& schema) const {
+    std::string min = "0", max;
+    for (const auto& [key, given] : *schema.as_object()) {
+      if (key == "minLength")
+        min = std::to_string(static_cast<int64_t>(given.number()));
+      else if (key == "maxLength")
+        max = std::to_string(static_cast<int64_t>(given.number()));
+      else if (!is_annotation(key))
+        return cannot(at, key);
+    }
+    return text_of(form_, "[\\s\\S]{" + min + "," + max + "}");
+  }
+
+  Result<Json> listed(const std::string& at, const Json& schema) const {
+    const Json* value = schema.find("const");
+    const Json* values = schema.find("enum");
+    const char* keyword = value != nullptr ? "const" : "enum";
+    const Json::Array only = value != nullptr ? Json::Array{*value} : Json::Array{};
+    const Json::Array* all = value != nullptr ? &only : values->as_array();
+    if (all == nullptr || all->empty()) return cannot(at, keyword);
+    Json::Array ways;
+    for (const Json& one : *all) {
+      const std::string written = one.as_string() != nullptr ? *one.as_string() : one.dump();
+      const auto read = Json::parse(json_of_value(kinds_of(schema, root_), written));
+      if (!read || *read != one || (kind_of(one) & kNestedKinds) != 0 ||
+          written.find(form_.tag_mark) != std::string::npos)
+        return cannot(at, keyword);
+      ways.push_back(text(written));
+    }
+    return one_of(std::move(ways));
+  }
+
+  Json with_definitions(const Json& schema) const {
+    Json out = schema;
+    for (const char* key : {"$defs", "definitions", "$schema"})
+      if (const Json* found = root_.find(key)) out.set(key, *found);
+    return out;
+  }
+
+  const CallForm& form_;
+  const Json& root_;
+};
+
+}  // namespace
+
+Json any_tagged(const CallForm& form) { return any_elements(form, kTaggedDepth, false); }
+
+Result<Json> obeying_tagged(const CallForm& form, const Json& schema) {
+  return Obeying(form, schema).object("#", schema, kTaggedDepth);
+}
+
+Json tagged_text(const CallForm& form, std::string_view name, std::string_view pattern) {
+  return element(form, name, text_of(form, pattern.empty() ? "[\\s\\S]*" : std::string(pattern)));
+}
+
+}  // namespace quire
