@@ -14,6 +14,9 @@
 
 namespace quire::grammar {
 
+// Members of a list that a search for one looks at in a step of fuel.
+inline constexpr size_t kLookedAtAStep = 64;
+
 struct SchemaContext {
   SchemaContext(const SchemaDocument& d, RxStore& store, size_t steps, const ValueSyntax& written)
       : document(d), rx(store), syntax(written), chars(store, written.spelling), fuel(steps), steps_allowed(steps) {}

@@ -22,12 +22,26 @@ Rule Emitter::rule_of(Key key) {
   return rule;
 }
 
-bool Emitter::is_never(const Key& key) const {
+bool Emitter::is_never(Key key) const {
+  std::sort(key.begin(), key.end());  // a schema and its negation are neighbours then
+  const auto opposite = [](Signed a, Signed b) { return (a ^ b) == 1u; };
+  if (std::adjacent_find(key.begin(), key.end(), opposite) != key.end()) return true;
   return std::any_of(key.begin(), key.end(), [&](Signed s) {
-    if (std::find(key.begin(), key.end(), s ^ 1u) != key.end()) return true;
     const bool* all = c_.schema(s)->as_bool();
     return all != nullptr && *all == SchemaContext::negated(s);
   });
+}
+
+// A member of the group's `properties`. Large objects are asked for each of their names.
+const Json* Emitter::property(const Json* group, std::string_view name) {
+  const Json* own = group->find("properties");
+  if (own == nullptr || own->as_object() == nullptr) return nullptr;
+  if (own->as_object()->size() < kLookedAtAStep) return own->find(name);
+  auto& members = members_[own];
+  if (members.empty())
+    for (const auto& [key, part] : *own->as_object()) members.emplace(key, &part);
+  const auto found = members.find(name);
+  return found != members.end() ? found->second : nullptr;
 }
 
 Result<Rule> Emitter::emit(const Key& key) {

@@ -3,6 +3,8 @@
 // them.
 #pragma once
 #include <map>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "text/grammar/json_schema/context.h"
@@ -26,7 +28,8 @@ class Emitter {
   static constexpr size_t kMaxDistinct = 8;     // values that items may have where they must differ
 
   Rule rule_of(Key key);
-  bool is_never(const Key& key) const;
+  bool is_never(Key key) const;
+  const Json* property(const Json* group, std::string_view name);
   Key never() { return {c_.sign(&c_.document.root(), false), c_.sign(&c_.document.root(), true)}; }
   Status fill(const Key& key, Rule rule);
 
@@ -83,6 +86,7 @@ class Emitter {
   Tableau tableau_;
   std::map<Key, Rule> rules_;
   std::vector<std::pair<Key, Rule>> todo_;
+  std::unordered_map<const Json*, std::unordered_map<std::string_view, const Json*>> members_;  // of large objects
   std::vector<std::string> plan_seen_;  // names that the object being planned lists or forbids
   Rx space_ = RxStore::kEmpty, comma_ = RxStore::kEmpty, colon_ = RxStore::kEmpty;
 };

@@ -51,6 +51,7 @@ Status Tableau::required(const Todo& todo, const Json& value, Branch& branch, Wa
   QR_TRY(const Json::Array* names, c_.array_of(todo.schema, todo.keyword, value));
   for (size_t i = 0; i < names->size(); ++i) {
     QR_TRY(const std::string* name, c_.string_of(todo.schema, todo.keyword, (*names)[i]));
+    QR_TRY_VOID(c_.spend(branch.shape.required.size() / kLookedAtAStep));
     if (!todo.broken) require_name(branch.shape, *name);
     if (todo.broken && todo.index == i) {
       branch.only(kObject);
@@ -139,13 +140,14 @@ Status Tableau::dependencies(const Todo& todo, const Json& value, Branch& branch
   constexpr size_t kAbsent = 0, kPresent = 1;
   QR_TRY(const Json::Object* members, c_.object_of(todo.schema, todo.keyword, value));
   if (todo.member == nullptr) {
+    std::vector<Todo> each;
     for (const Json::Member& m : *members) {
-      if (todo.broken) {
+      if (todo.broken)
         ways.push_back({{todo.schema, true, todo.keyword, &m}});
-      } else {
-        branch.todo.insert(branch.todo.begin(), {todo.schema, false, todo.keyword, &m});
-      }
+      else
+        each.push_back({todo.schema, false, todo.keyword, &m});
     }
+    branch.todo.insert(branch.todo.begin(), each.rbegin(), each.rend());
     if (todo.broken && ways.empty()) branch.die();
     return {};
   }
@@ -169,6 +171,7 @@ Status Tableau::dependencies(const Todo& todo, const Json& value, Branch& branch
   }
   for (size_t i = 0; i < list->size(); ++i) {
     QR_TRY(const std::string* needed, c_.string_of(todo.schema, todo.keyword, (*list)[i]));
+    QR_TRY_VOID(c_.spend(branch.shape.required.size() / kLookedAtAStep));
     if (!todo.broken) require_name(branch.shape, *needed);
     if (todo.broken && todo.index == i) forbid_name(branch.shape, *needed);
     if (todo.broken && todo.index == Todo::kAll) ways.push_back({{todo.schema, true, todo.keyword, todo.member, i}});

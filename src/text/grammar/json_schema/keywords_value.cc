@@ -66,16 +66,16 @@ Status Tableau::listed(const Todo& todo, const Json& value, Branch& branch, Ways
     return {};
   }
   Shape& s = branch.shape;
+  std::vector<Rx> texts;
   for (const Json* v : all) {
     QR_TRY_VOID(c_.spend(1));
     if (v->is_null()) branch.only(static_cast<Types>(~kNull & kAllTypes));
     if (const bool* b = v->as_bool()) branch.only(static_cast<Types>(~(*b ? kTrue : kFalse) & kAllTypes));
     if (v->is_number()) s.number.excluded.push_back(Decimal::of(*v));
-    if (const std::string* text = v->as_string()) {
-      s.texts.push_back(c_.rx.both({c_.any_string(), c_.rx.negate(c_.chars.text(*text))}));
-    }
+    if (const std::string* text = v->as_string()) texts.push_back(c_.chars.text(*text));
     if (v->as_array() != nullptr || v->as_object() != nullptr) s.not_values.push_back(v);
   }
+  if (!texts.empty()) s.texts.push_back(c_.rx.both({c_.any_string(), c_.rx.negate(c_.rx.alt(std::move(texts)))}));
   return {};
 }
 

@@ -198,7 +198,9 @@ std::optional<Rx> number_rx(RxStore& rx, const NumberRules& rules) {
     if (!multiple) return std::nullopt;
     all.push_back(rx.negate(*multiple));
   }
-  for (const Decimal& v : rules.excluded) all.push_back(rx.negate(value_rx(rx, v)));
+  std::vector<Rx> excluded;
+  for (const Decimal& v : rules.excluded) excluded.push_back(value_rx(rx, v));
+  if (!excluded.empty()) all.push_back(rx.negate(rx.alt(std::move(excluded))));
   const Rx out = rx.both(std::move(all));
   return rx.alive(out) ? out : RxStore::kNever;
 }

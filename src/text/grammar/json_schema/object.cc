@@ -15,8 +15,7 @@ Result<Key> Emitter::value_of(const Shape& shape, const std::string& name) {
   Key out;
   for (const Json* group : shape.object_groups) {
     bool known = false;
-    const Json* own = group->find("properties");
-    if (const Json* part = own == nullptr ? nullptr : own->find(name)) {
+    if (const Json* part = property(group, name)) {
       out.push_back(c_.sign(part, false));
       known = true;
     }
@@ -225,6 +224,8 @@ Status Emitter::check_counts(const ObjectPlan& plan, ObjectStates& s) const {
     return refuse("minProperties", "not supported beside maxProperties where names are free");
   if (s.min > n + 1 && others) return refuse("minProperties", "above 1 where names are free: they could be the same");
   s.counted = s.limited ? s.max : std::min(s.min, n + 1);
+  if (s.counted == 0 && s.n_places() > kMaxUnrolled * 8)
+    return refuse("properties", "has more than " + std::to_string(kMaxUnrolled * 8) + " names");
   if (s.counted > kMaxUnrolled || s.width() * s.n_places() > kMaxUnrolled * 8) {
     return refuse(s.limited ? "maxProperties" : "minProperties", "is more than can be counted");
   }

@@ -1,6 +1,5 @@
-#include "text/grammar/json_schema.h"
-
 #include "text/grammar/grammar_testing.h"
+#include "text/grammar/json_schema.h"
 
 namespace quire {
 namespace {
@@ -280,6 +279,36 @@ TEST(JsonSchemaBounds, DescriptionsChangeNothing) {
     EXPECT_EQ(a, b);
     ASSERT_TRUE(m.accept(c).has_value() && n.accept(c).has_value());
   }
+}
+
+// Each of these is one long list: what is worked out of it grows with the list and not with its square.
+TEST(JsonSchema, LongListsAreSettledOrRefusedSoon) {
+  const auto list = [](int n, const auto& one) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += (i > 0 ? "," : "") + one(i);
+    return out;
+  };
+  const auto texts = [&](int n) { return list(n, [](int i) { return "\"v" + std::to_string(i) + "\""; }); };
+  const std::string other = R"({"type":"string","maxLength":9,"not":{"enum":[)" + texts(20'000) + "]}}";
+  EXPECT_TRUE(takes(other, "\"v20000\""));
+  EXPECT_FALSE(takes(other, "\"v19999\""));
+  const std::string number =
+      R"({"type":"integer","not":{"enum":[)" + list(20'000, [](int i) { return std::to_string(i); }) + "]}}";
+  EXPECT_TRUE(takes(number, "20000"));
+  EXPECT_FALSE(takes(number, "19999"));
+  const auto parts = [&](int n) {
+    return R"({"properties":{)" + list(n, [](int i) { return "\"v" + std::to_string(i) + "\":{}"; }) + "}}";
+  };
+  EXPECT_EQ(error_of(parts(7'000)), "compiled");
+  EXPECT_EQ(error_of(parts(15'000)), "json_schema: #/properties: has more than 8000 names");
+  const auto steps = [](const std::string& schema) {
+    return error_of(schema).find("steps to compile") != std::string::npos;
+  };
+  EXPECT_TRUE(steps(R"({"allOf":[)" + list(80'000, [](int) { return std::string("{}"); }) + "]}"));
+  EXPECT_TRUE(steps(R"({"required":[)" + texts(25'000) + "]}"));
+  EXPECT_NE(error_of(R"({"dependencies":{)" + list(18'000, [](int i) { return "\"v" + std::to_string(i) + "\":[]"; }) +
+                     R"(},"$schema":"http://json-schema.org/draft-07/schema"})"),
+            "compiled");
 }
 
 }  // namespace

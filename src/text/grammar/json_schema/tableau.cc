@@ -109,6 +109,7 @@ Status Tableau::look_at_schema(const Todo& todo, Branch& branch, Ways& ways) {
     return {};
   }
   const Signed own = c_.sign(schema, todo.broken);
+  QR_TRY_VOID(c_.spend(branch.done.size() / kLookedAtAStep));
   if (std::find(branch.done.begin(), branch.done.end(), own) != branch.done.end()) return {};
   if (std::find(branch.done.begin(), branch.done.end(), own ^ 1u) != branch.done.end()) {
     branch.die();
