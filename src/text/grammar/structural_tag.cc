@@ -1,6 +1,8 @@
 // See structural_tag.h. Formats nest as deep as JSON does (kMaxJsonDepth).
 #include "text/grammar/structural_tag.h"
 
+#include <unordered_map>
+
 namespace quire {
 
 namespace {
@@ -148,7 +150,10 @@ class TagCompiler {
     }
     if (type == "regex") {
       QR_TRY(const std::string pattern, text(v, "pattern", where));
-      return at(where, c_.regex(pattern));
+      if (const auto known = patterns_.find(pattern); known != patterns_.end()) return known->second;
+      QR_TRY(const Part made, at(where, c_.regex(pattern)));
+      patterns_.emplace(pattern, made);
+      return made;
     }
     if (type == "grammar") {
       QR_TRY(const std::string source, text(v, "grammar", where));
@@ -174,6 +179,7 @@ class TagCompiler {
   }
 
   GrammarComposer& c_;
+  std::unordered_map<std::string, Part> patterns_;  // calls of many tools have the same ones
 };
 
 }  // namespace
