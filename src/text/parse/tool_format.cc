@@ -68,7 +68,8 @@ std::string told_family(std::string_view prompt, std::string_view without_tools)
 // A prompt may end with what the answer has not, such as <think>, and the two begin with the same byte.
 std::string_view answer_behind(const CallForm& form, std::string_view text, size_t same_bytes) {
   constexpr size_t kMarkBytes = 64;
-  return text.substr(form.trigger.empty() ? same_bytes : same_bytes - std::min(same_bytes, kMarkBytes));
+  const bool at_once = form.trigger.empty() || !form.said.empty();  // the prompt has the first mark, if there is one
+  return text.substr(at_once ? same_bytes : same_bytes - std::min(same_bytes, kMarkBytes));
 }
 
 const CallForm* find_call_form(std::string_view name) { return Registry<CallForm>::get().find(name); }

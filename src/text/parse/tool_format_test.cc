@@ -33,6 +33,15 @@ TEST(ToolFormat, IsFoundByRendering) {
   EXPECT_EQ(other.form, nullptr);
 }
 
+TEST(ToolFormat, OfAPromptThatEndsWithTheFirstMark) {
+  const ToolFormat found = format_of(
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+      "{% for c in m.tool_calls %}>>>{{ c.function.name }}\n{{ c.function.arguments }}{% endfor %}</s>{% endfor %}"
+      "{% if add_generation_prompt %}[assistant]>>>{% endif %}");
+  EXPECT_EQ(found.name, "functionary_v32");
+  EXPECT_EQ(found.arguments, ArgumentsAs::text);
+}
+
 TEST(ToolFormat, OfATemplateThatTakesFunctionsAsText) {
   const ToolFormat found = format_of(
       "{{ 'Functions: ' + functions }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}"
