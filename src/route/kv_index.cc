@@ -20,17 +20,20 @@ uint64_t under(uint64_t chain, uint64_t salt) { return mix64(chain ^ mix64(salt)
 }  // namespace
 
 void KvIndex::set_workers(std::span<const uint64_t> workers) {
+  std::vector<Held> freed;  // behind the lock's end
   const std::lock_guard lock(mu_);
-  std::erase_if(holders_, [&](auto& entry) {
-    if (std::ranges::find(workers, entry.first) != workers.end()) return false;
-    n_blocks_ -= std::ssize(entry.second.by_name);
-    n_whole_ -= static_cast<int64_t>(entry.second.whole);
-    return true;
-  });
+  for (auto at = holders_.begin(); at != holders_.end();) {
+    const bool stays = std::ranges::find(workers, at->first) != workers.end();
+    if (!stays) {
+      freed.push_back(clear(at->second));
+      n_whole_ -= static_cast<int64_t>(at->second.whole);
+    }
+    at = stays ? std::next(at) : holders_.erase(at);
+  }
   for (const uint64_t worker : workers) holders_.try_emplace(worker);
   for (auto& [worker, holder] : holders_) {
     if (std::ssize(holder.by_name) <= most_blocks_ / std::ssize(holders_)) continue;
-    clear(holder);  // its share has become smaller
+    freed.push_back(clear(holder));  // its share has become smaller
     n_whole_ -= static_cast<int64_t>(std::exchange(holder.whole, false));
   }
 }
@@ -40,10 +43,11 @@ uint64_t KvIndex::root(int64_t block_tokens, uint64_t adapter) const {
 }
 
 KvIndex::Taken KvIndex::take(uint64_t worker, const KvEvent& event) {
+  Held freed;
   const std::lock_guard lock(mu_);
   const auto at = holders_.find(worker);
   if (at == holders_.end()) return Taken::well;
-  if (event.kind == KvEvent::Kind::cleared) clear(at->second);
+  if (event.kind == KvEvent::Kind::cleared) freed = clear(at->second);
   if (event.kind == KvEvent::Kind::cleared || !event.in_memory || event.group != 0) return Taken::well;
   if (event.kind == KvEvent::Kind::stored) return store(at->second, event);
   remove(at->second, event);
@@ -125,20 +129,19 @@ void KvIndex::drop(Holder& holder, uint64_t chain) {
   if (at != holder.by_chain.end() && --at->second == 0) holder.by_chain.erase(at);
 }
 
-void KvIndex::clear(Holder& holder) {
+// With their tables, which do not shrink by themselves.
+KvIndex::Held KvIndex::clear(Holder& holder) {
   n_blocks_ -= std::ssize(holder.by_name);
-  // With their tables, which do not shrink by themselves.
-  holder.by_name = {};
-  holder.by_chain = {};
-  holder.doubtful = {};
-  holder.expected.clear();
-  holder.expected_by_chain = {};
   holder.n_expected = 0;
+  return {std::exchange(holder.by_name, {}), std::exchange(holder.by_chain, {}),
+          std::exchange(holder.expected_by_chain, {}), std::exchange(holder.doubtful, {}),
+          std::exchange(holder.expected, {})};
 }
 
 void KvIndex::clear(uint64_t worker) {
+  Held freed;
   const std::lock_guard lock(mu_);
-  if (const auto at = holders_.find(worker); at != holders_.end()) clear(at->second);
+  if (const auto at = holders_.find(worker); at != holders_.end()) freed = clear(at->second);
 }
 
 void KvIndex::set_whole(uint64_t worker, bool whole) {

@@ -100,7 +100,14 @@ class KvIndex {
   void remove(Holder& holder, const KvEvent& event);
   bool forget_doubtful(Holder& holder);
   void drop(Holder& holder, uint64_t chain);
-  void clear(Holder& holder);
+  // What it held, to be freed without the lock: that takes long where it is much.
+  struct Held {
+    std::unordered_map<uint64_t, Node> by_name;
+    std::unordered_map<uint64_t, uint32_t> by_chain, expected_by_chain;
+    std::deque<uint64_t> doubtful;
+    std::deque<Expected> expected;
+  };
+  [[nodiscard]] Held clear(Holder& holder);
   static void expire(Holder& holder, int64_t now_ns);
   const Plain& plain_of(std::vector<Plain>& plains, int64_t block_tokens, std::span<const Token> tokens) const;
   static int64_t walk(

@@ -78,6 +78,57 @@ TEST(PrefixMap, HasAsManyNodesAsItsBoundHasRoomFor) {
   EXPECT_EQ(map.find(longest).front().n_blocks, 100);
 }
 
+// A dialogue is one node however many turns it has had, also where it goes back and forth between two holders.
+TEST(PrefixMap, GrowingDialoguesFillItsBlocksAndNotItsNodes) {
+  constexpr int64_t kBlocks = 4 * PrefixMap::kFewNodes * PrefixMap::kBlocksOfNode;
+  constexpr size_t kDialogues = 1000, kAtOnce = 50, kTurns = 60;
+  for (const uint64_t n_holders : {1U, 2U}) {
+    PrefixMap map(kBlocks);
+    std::vector<Names> dialogues(kDialogues, Names{1, 2, 3});  // what all have in common
+    for (size_t from = 0; from < kDialogues; from += kAtOnce)
+      for (size_t turn = 0; turn < kTurns; ++turn)
+        for (size_t d = from; d < from + kAtOnce; ++d) {
+          Names& names = dialogues[d];
+          for (int i = 0; i < 2; ++i) names.push_back(random_bits(names.back(), d));
+          map.add(names, 1 + (d + turn) % n_holders);
+        }
+    EXPECT_EQ(map.n_blocks(), kBlocks);
+    EXPECT_LE(map.n_nodes(), static_cast<int64_t>(2 * kDialogues));
+    int64_t n_whole = 0;
+    for (const Names& names : dialogues) {
+      const auto hits = map.find(names);
+      n_whole += !hits.empty() && hits[0].n_blocks == std::ssize(names);
+    }
+    EXPECT_GE(n_whole, kBlocks / (2 * static_cast<int64_t>(kTurns) + 3));
+  }
+}
+
+TEST(PrefixMap, WhatOnlyTheForgottenHoldGoesByAndBy) {
+  PrefixMap map(1 << 20);
+  const auto names = [](uint64_t i) { return Names{1, 2, 1000 + i, 5000 + i}; };
+  for (uint64_t i = 0; i < 1000; ++i) map.add(names(i), 1 + i % 4);
+  EXPECT_EQ(map.n_blocks(), 2002);
+  EXPECT_FALSE(map.sweep());
+  map.forget(2);
+  map.forget(7);  // never held anything
+  int n_looks = 1;
+  while (map.sweep()) ++n_looks;
+  EXPECT_NEAR(n_looks, 1001 / PrefixMap::kSweptAtOnce, 2);
+  EXPECT_EQ(map.n_blocks(), 1502);
+  for (uint64_t i = 0; i < 1000; ++i) EXPECT_EQ(map.find(names(i))[0].n_blocks, i % 4 == 1 ? 2 : 4);
+  // While it is swept, others are given prompts, new ones and those of the next that goes.
+  map.forget(3);
+  for (uint64_t i = 2; i < 1000; i += 8) map.add(names(i), 4);
+  map.forget(1);
+  for (uint64_t i = 0; i < 200; ++i) map.add(names(2000 + i), 4);
+  while (map.sweep()) continue;
+  EXPECT_EQ(map.n_blocks(), 2 + 2 * (250 + 125 + 200));
+  map.forget(4);
+  while (map.sweep()) continue;
+  EXPECT_EQ(map.n_blocks(), 0);
+  EXPECT_EQ(map.n_nodes(), 0);
+}
+
 // The same by blocks, each on its own.
 class PlainMap {
  public:
@@ -85,7 +136,7 @@ class PlainMap {
   void add(const Names& names, uint64_t holder) {
     for (size_t i = names.size(); i-- > 0;) {
       const auto at = std::ranges::find(blocks_, names[i], &Block::name);
-      Block block = at != blocks_.end() ? *at : Block{names[i], {}};
+      Block block = at != blocks_.end() ? *at : Block{names[i], i > 0 ? names[i - 1] : 0, {}};
       if (at != blocks_.end()) blocks_.erase(at);
       std::erase(block.holders, holder);
       block.holders.insert(block.holders.begin(), holder);
@@ -96,6 +147,11 @@ class PlainMap {
   }
   void forget(uint64_t holder) {
     for (Block& block : blocks_) std::erase(block.holders, holder);
+    const auto is_useless = [this](const Block& block) {
+      return block.holders.empty() && std::ranges::find(blocks_, block.name, &Block::up) == blocks_.end();
+    };
+    auto at = std::ranges::find_if(blocks_, is_useless);
+    for (; at != blocks_.end(); at = std::ranges::find_if(blocks_, is_useless)) blocks_.erase(at);
   }
   Names find(const Names& names) const {  // holders and their blocks by turns
     Names out, seen;
@@ -113,7 +169,7 @@ class PlainMap {
 
  private:
   struct Block {
-    uint64_t name = 0;
+    uint64_t name = 0, up = 0;
     Names holders;
   };
   const size_t most_;
@@ -135,6 +191,7 @@ TEST(PrefixMap, IsWhatItWouldBeByBlocks) {
     uint64_t& holder = alive[static_cast<size_t>(rng.between(0, 4))];
     if (rng.between(0, 40) == 0) {
       map.forget(holder);
+      while (map.sweep()) continue;
       plain.forget(holder);
       holder = next++;
     }
