@@ -25,16 +25,19 @@ constexpr size_t kMostNameBytes = 255, kPartBytes = 15;  // "-00001-of-00003"
 constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "admin-port", "api-key", "admin-key",
                                          "api-keys", "tls-cert", "tls-key",    "config",     "name",    "alias"};
 
-// Of a folder, the newest of its files.
-int64_t newest_s(const fs::path& path) {
+// Of a folder, those of its newest files.
+void read_times(const std::string& path, LocalModel& out) {
   std::error_code error;
-  int64_t out = 0;
+  out.changed_ns = changed_ns(path);
   fs::directory_iterator entries(path, error);
   for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
     std::error_code gone;
-    if (entries->is_regular_file(gone)) out = std::max(out, modified_s(entries->path().string()));
+    if (!entries->is_regular_file(gone)) continue;
+    const std::string file = entries->path().string();
+    out.modified_s = std::max(out.modified_s, modified_s(file));
+    out.changed_ns = std::max(out.changed_ns, changed_ns(file));
   }
-  return out > 0 ? out : modified_s(path.string());
+  if (out.modified_s == 0) out.modified_s = modified_s(path);
 }
 
 LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
@@ -43,7 +46,7 @@ LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {
   out.name = std::move(name);
   out.path = fs::absolute(path, error).lexically_normal().string();
   out.bytes = bytes;
-  out.modified_s = newest_s(out.path);
+  read_times(out.path, out);
   out.no_room = "does not fit: needs ";  // memory_plan.cc
   out.format = fs::is_directory(path, error) ? "safetensors" : "gguf";
   return out;

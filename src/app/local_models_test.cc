@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "app/model_store.h"
 #include "io/test_folder.h"
@@ -46,6 +47,26 @@ TEST_F(LocalModels, AFolderHoldsFilesPartsAndFolders) {
   EXPECT_THAT(told, ElementsAre("a gguf 8", "b gguf 4", "hugging safetensors 7", "linked gguf 4"));
   EXPECT_EQ((*models)[0].path, (root_ / "a-00001-of-00002.gguf").string());
   EXPECT_THAT(left_out, ElementsAre((root_ / "bad\nname.gguf").string()));
+}
+
+// Its time stays when who may read it changes.
+TEST_F(LocalModels, AChangeOfPermissionsIsSeen) {
+  put("a.gguf");
+  put("hugging/config.json");
+  put("hugging/model.safetensors", "1234567");
+  std::vector<std::string> left_out;
+  const auto before = models_in(root_.string(), left_out);
+  // The clock of files moves in steps of some milliseconds.
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  for (const char* file : {"a.gguf", "hugging/model.safetensors"})
+    fs::permissions(root_ / file, fs::perms::owner_read | fs::perms::group_read);
+  const auto after = models_in(root_.string(), left_out);
+  ASSERT_TRUE(before && after);
+  ASSERT_EQ(after->size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*after)[i].modified_s, (*before)[i].modified_s);
+    EXPECT_GT((*after)[i].changed_ns, (*before)[i].changed_ns);
+  }
 }
 
 TEST_F(LocalModels, AFolderIsAModelWhenItsWeightsAreThere) {

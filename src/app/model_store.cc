@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/nanoseconds.h"
 #include "hub/choice.h"
 #include "hub/package.h"
 #include "hub/pull.h"
@@ -86,6 +87,12 @@ std::string models_folder(const std::string& named) {
 int64_t modified_s(const std::string& path) {
   struct stat info = {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_mtime : 0;
+}
+
+int64_t changed_ns(const std::string& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  return info.st_ctim.tv_sec * kNsPerSecond + info.st_ctim.tv_nsec;
 }
 
 std::string package_folder(const std::string& models, std::string_view name) {

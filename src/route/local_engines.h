@@ -27,6 +27,7 @@ struct LocalModel {
   std::string name;
   int64_t bytes = 0;       // of its files
   int64_t modified_s = 0;  // since 1970
+  int64_t changed_ns = 0;  // likewise, also of who may read them and of their folder
   std::string format;      // "gguf", "safetensors"
   ChildSpec command;       // a server that prints "listening on http://HOST:PORT" when it may be asked
   std::string path;        // nobody but the log is told of it

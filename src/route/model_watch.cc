@@ -86,6 +86,7 @@ bool ModelWatch::look() {
   for (LocalModel& model : *found) {
     const auto known = std::ranges::find(models_, model.name, &LocalModel::name);
     if (known != models_.end() && is_same_file(*known, model)) {
+      known->changed_ns = model.changed_ns;
       next.push_back(std::move(*known));
       continue;
     }
@@ -112,7 +113,8 @@ bool ModelWatch::show_all() {
   for (LocalModel& model : models_) {
     if (!show_ || !model.shown.empty() || ending()) continue;
     const auto before = untold_.find(model.name);
-    if (before != untold_.end() && is_same_file(before->second, model)) continue;
+    if (before != untold_.end() && is_same_file(before->second, model) && before->second.changed_ns == model.changed_ns)
+      continue;
     try {
       model.shown = show_(model);
     } catch (const std::exception& error) {

@@ -23,7 +23,8 @@ class ModelWatch {
   using Changed = std::function<void(std::vector<LocalModel> models)>;
 
   // Looks by options.reread, if it is there; asks options.show once for each model, and again when its file's size or
-  // time changes. What throws is a look that failed, or tells nothing; the log is told. The destructor waits for them.
+  // time changes; where that told nothing, also when who may read it does. What throws is a look that failed, or tells
+  // nothing; the log is told. The destructor waits for them.
   ModelWatch(const LocalOptions& options, Changed changed);
   ~ModelWatch();
   ModelWatch(const ModelWatch&) = delete;

@@ -127,6 +127,39 @@ TEST(ModelWatch, WhatThrowsIsALookThatFailed) {
   EXPECT_EQ(n_shown, 1) << "a file that says nothing is read again when it is another one";
 }
 
+// What could not be read is read again when that may have changed, though the file is the same.
+TEST(ModelWatch, WhatToldNothingIsReadAgainWhenItsPermissionsChange) {
+  std::mutex mu;
+  int n_looks = 0, n_asked = 0;
+  std::vector<LocalModel> told;
+  LocalOptions options;
+  options.models = {model("a", 1)};
+  options.reread_ms = 1;
+  options.reread = [&]() -> Result<std::vector<LocalModel>> {
+    const std::lock_guard lock(mu);
+    std::vector<LocalModel> out{model("a", 1)};
+    out[0].changed_ns = ++n_looks < 5 ? 0 : n_looks < 10 ? 7 : 8;
+    return out;
+  };
+  options.show = [&](const LocalModel& one) {
+    const std::lock_guard lock(mu);
+    ++n_asked;
+    return one.changed_ns < 8 ? "" : one.name;
+  };
+  const ModelWatch watch(options, [&](std::vector<LocalModel> models) {
+    const std::lock_guard lock(mu);
+    told = std::move(models);
+  });
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mu);
+    return n_looks > 14;
+  }));
+  const std::lock_guard lock(mu);
+  EXPECT_EQ(n_asked, 3);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].shown, "a");
+}
+
 // A file that is being written is another one at each look.
 TEST(ModelWatch, WhatChangesFromLookToLookIsNotTakenYet) {
   std::mutex mu;
