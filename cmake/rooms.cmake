@@ -62,10 +62,10 @@ function(quire_room room)
   set(QR_BENCHES_${room} "${benches}" CACHE INTERNAL "")
 endfunction()
 
-# Links a target against a room and all below it. OBJECT libraries are linked whole, so self-registration works.
+# Links a target against a room, or a list of them, and all below it. OBJECT libraries are linked whole, so self-registration works.
 # One argument more: whose device backend_cuda opens (cmake/cuda.cmake) where it is not the default's.
 function(quire_link target room)
-  quire_closure(rooms ${room})
+  quire_closure(rooms "${room}")
   if("backend_cuda" IN_LIST rooms)
     quire_link_cuda(${target} ${ARGN})
   endif()

@@ -1,5 +1,5 @@
 # The simulation: sim_test (what runs on every commit) and sim (any number of seeds, by hand). They need the engine and
-# what is below it, nothing above.
+# what is below it, nothing above; what a router knows of engines is compared with them, so sim_test needs route too.
 file(GLOB sim_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/sim/*.cc)
 set(sim_tests ${sim_sources})
 list(FILTER sim_tests INCLUDE REGEX "_test\\.cc$")
@@ -11,7 +11,7 @@ target_link_libraries(sim_world PUBLIC quire_options)
 quire_use_pch(sim_world quire_pch)
 
 add_executable(sim_test ${sim_tests} $<TARGET_OBJECTS:sim_world>)
-quire_link(sim_test engine)
+quire_link(sim_test "engine;route")
 quire_tests(sim_test)
 target_include_directories(sim_test PRIVATE ${CMAKE_SOURCE_DIR})
 add_test(NAME sim COMMAND sim_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
