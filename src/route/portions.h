@@ -2,6 +2,8 @@
 // events or lines of each portion how far the answer is, in a line that no client would read, and only what has such a
 // mark behind it is passed on. So what the client has is what can be gone on from, wherever the stream breaks. Pure.
 //   : handover 5,17,23 123        tokens of which everything was told since the last mark; bytes of text told in all
+//   : handover 5,17,23 123 2 14   of the answer's third choice; and how many events were told, where they have numbers
+//   : handover end 130 2          all of the choice was told
 // Behind a mark among events is a blank line.
 #pragma once
 #include <algorithm>
@@ -9,7 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "base/types.h"
 #include "route/event_cut.h"
 
 namespace quire {
@@ -17,12 +22,19 @@ namespace quire {
 inline constexpr std::string_view kHandoverHeader = "x-quire-handover";
 inline constexpr std::string_view kHandoverField = "handover";  // of a request: what was told
 
-struct Portion {
-  std::string events;  // for the client
-  std::string ids;     // "5,17", or empty
-  int64_t told_bytes = 0;
-  size_t n_bytes = 0;  // that these and their marks take; 0: no mark came yet
+// How far a choice is: a mark, or what several come to.
+struct MarkedChoice {
+  std::vector<Token> ids;
+  int64_t told_bytes = -1;  // -1: nothing of it was told
+  bool over = false;
 };
+struct Portion {
+  std::string events;                                  // for the client
+  std::vector<std::pair<size_t, MarkedChoice>> marks;  // and whose they are
+  int64_t n_events = -1;                               // of the last mark, -1: it does not say
+  size_t n_bytes = 0;                                  // that these and their marks take; 0: no mark came yet
+};
+inline constexpr size_t kMostChoices = 4096;  // of an answer; what is said of others cannot be read
 // All up to the last mark of `bytes`, which begin where an event or a line does. Nullopt: a mark cannot be read.
 // REQUIRES a form that is not bytes, here and below.
 std::optional<Portion> read_portion(StreamForm form, std::string_view bytes);
@@ -46,20 +58,20 @@ class MarkFilter {
 class ToldSoFar {
  public:
   void add(const Portion& portion);
-  bool any() const { return told_bytes_ >= 0; }
-  int64_t n_bytes() const { return static_cast<int64_t>(ids_.capacity()); }  // that it holds
-  // Those that it would hold then.
-  int64_t n_bytes_with(const Portion& portion) const {
-    const int64_t n = std::ssize(ids_) + std::ssize(portion.ids) + 1;
-    return n <= n_bytes() ? n_bytes() : std::max(n, 2 * n_bytes());
-  }
-  void forget() { std::string().swap(ids_); }
+  bool any() const { return !choices_.empty(); }
+  // That it holds at most, now and then.
+  int64_t n_bytes() const { return bytes_of(choices_.size(), n_ids_); }
+  int64_t n_bytes_with(const Portion& portion) const;
+  void forget() { *this = {}; }
   // The request, which began so, as it is sent to who goes on; empty: it is no JSON object.
   std::string going_on(std::string_view body, std::string_view ticket) const;
 
  private:
-  std::string ids_;
-  int64_t told_bytes_ = -1;  // -1: nothing was told
+  static int64_t bytes_of(size_t n_choices, size_t n_ids);
+
+  std::vector<MarkedChoice> choices_;
+  int64_t n_events_ = -1;
+  size_t n_ids_ = 0;
 };
 
 }  // namespace quire

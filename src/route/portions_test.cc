@@ -45,13 +45,14 @@ TEST(Portions, WhatHasAMarkBehindItIsPassedOnWherevertheStreamIsCut) {
         events += portion->events;
         if (portion->n_bytes == 0) continue;
         so_far.add(*portion);
-        told = portion->told_bytes;
+        told = portion->marks.back().second.told_bytes;
       }
       EXPECT_EQ(events, all.substr(0, all.find("data: end")));
       EXPECT_EQ(held, "data: end\n\ndata: [DONE]\n\n");
       EXPECT_EQ(told, 12);
-      EXPECT_EQ(so_far.going_on("  {\"prompt\":1}", "t"),
-                "  {\"handover\":{\"ticket\":\"t\",\"tokens\":[5,17,400],\"told_bytes\":12},\"prompt\":1}");
+      EXPECT_EQ(
+          so_far.going_on("  {\"prompt\":1}", "t"),
+          "  {\"handover\":{\"ticket\":\"t\",\"choices\":[{\"tokens\":[5,17,400],\"told_bytes\":12}]},\"prompt\":1}");
     }
   }
 }
@@ -62,8 +63,10 @@ TEST(Portions, AmongLinesAMarkIsALine) {
   const auto portion = read_portion(StreamForm::lines, lines);
   ASSERT_TRUE(portion);
   EXPECT_EQ(portion->events, "{\"a\":\"\\n: handover 1 1\"}\n{\"b\":1}\n{\"c\":1}\n");
-  EXPECT_EQ(portion->ids, "5,17,8");
-  EXPECT_EQ(portion->told_bytes, 4);
+  ASSERT_EQ(portion->marks.size(), 2U);
+  EXPECT_EQ(portion->marks[0].second.ids, (std::vector<Token>{5, 17}));
+  EXPECT_EQ(portion->marks[1].second.ids, (std::vector<Token>{8}));
+  EXPECT_EQ(portion->marks[1].second.told_bytes, 4);
   EXPECT_EQ(lines.substr(portion->n_bytes), "{\"d\"");
   EXPECT_EQ(without_marks(StreamForm::lines, lines), portion->events + "{\"d\"");
   EXPECT_FALSE(read_portion(StreamForm::lines, ": handover 5,,7 3\n"));
@@ -71,11 +74,31 @@ TEST(Portions, AmongLinesAMarkIsALine) {
 }
 
 TEST(Portions, WhatIsNoMarkIsFoundOut) {
-  for (const char* mark : {": handover 5,,7 3", ": handover 5, 3", ": handover ,5 3", ": handover x 3", ": handover 5",
-                           ": handover 5 ", ": handover 5 -1", ": handover 5 3 3", ": handover 5 99999999999999999999"})
+  for (const char* mark :
+       {": handover 5,,7 3", ": handover 5, 3", ": handover ,5 3", ": handover x 3", ": handover 5", ": handover 5 ",
+        ": handover 5 -1", ": handover 5 99999999999999999999", ": handover 99999999999 3", ": handover 5 3 -1",
+        ": handover 5 3 4096", ": handover 5 3 1 x", ": handover 5 3 1 2 3", ": handover end", ": handover end,5 3"})
     EXPECT_FALSE(read_portion(StreamForm::events, std::string(mark) + "\n\n")) << mark;
   EXPECT_TRUE(read_portion(StreamForm::events, ": handover 5 3\n"));
   EXPECT_EQ(read_portion(StreamForm::events, "data: : handover 5\n\n")->n_bytes, 0U);
+}
+
+TEST(Portions, EachChoiceIsAsFarAsItsOwnMarksSay) {
+  const auto portion = read_portion(StreamForm::events,
+                                    "data: a\n\n: handover 5,6 2\n\ndata: b\n\n: handover 7 1 2\n\n"
+                                    "data: c\n\n: handover 8 3\n\ndata: end\n\n: handover end 4 2\n\n");
+  ASSERT_TRUE(portion);
+  EXPECT_EQ(portion->events, "data: a\n\ndata: b\n\ndata: c\n\ndata: end\n\n");
+  ToldSoFar so_far;
+  EXPECT_EQ(so_far.n_bytes(), 0);
+  const int64_t foretold = so_far.n_bytes_with(*portion);
+  so_far.add(*portion);
+  EXPECT_EQ(so_far.n_bytes(), foretold);
+  EXPECT_GE(foretold, static_cast<int64_t>(3 * sizeof(MarkedChoice) + 4 * sizeof(Token)));
+  EXPECT_EQ(so_far.going_on("{}", "t"), R"({"handover":{"ticket":"t","choices":[{"tokens":[5,6,8],"told_bytes":3},{},)"
+                                        R"({"tokens":[7],"told_bytes":4,"over":true}]},})");
+  so_far.add(*read_portion(StreamForm::events, ": handover 9 5 0 14\n\n"));
+  EXPECT_NE(so_far.going_on("{}", "t").find(R"(],"n_events":14},})"), std::string::npos);
 }
 
 TEST(Portions, WhatIsSentOnHoldsNoOnesQuotes) {
@@ -84,7 +107,7 @@ TEST(Portions, WhatIsSentOnHoldsNoOnesQuotes) {
   so_far.add(*read_portion(StreamForm::events, ": handover  0\n\n"));
   EXPECT_TRUE(so_far.any());
   EXPECT_EQ(so_far.going_on("{\"a\":1}", "x\"\\\ny"),
-            "{\"handover\":{\"ticket\":\"xy\",\"tokens\":[],\"told_bytes\":0},\"a\":1}");
+            "{\"handover\":{\"ticket\":\"xy\",\"choices\":[{\"tokens\":[],\"told_bytes\":0}]},\"a\":1}");
   EXPECT_EQ(so_far.going_on("[]", "x"), "");
 }
 

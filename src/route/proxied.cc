@@ -104,6 +104,10 @@ void Proxied::pin(const Hash128& session) {
 void Proxied::look() {
   if (phase_ != Phase::looking || (engine_ && !enter_engine())) return;
   if (auto picked = context_.fleet->choose(ask_, refused_)) return send(std::move(*picked));
+  wait_for_worker();
+}
+
+void Proxied::wait_for_worker() {
   if (context_.clock.now_ns() >= wait_until_ns_ || !context_.waiting.enter(shared_from_this(), wait_until_ns_))
     refuse_no_worker();
 }
@@ -205,7 +209,7 @@ void Proxied::begin_answer() {
   if (const std::string* salt = field_of(head_.headers, kSaltHeader)) learn_salt(*salt);
   if (const std::string* stream = field_of(head_.headers, "x-quire-stream")) remember(kStreamKind, *stream);
   if (ask_.pinned && head_.status < 300 && reason_ != kAtHome) pin(*ask_.session);
-  learns_ = request_.path == "/v1/responses" && head_.status == 200;
+  if (head_.status == 200) forget_response();
   form_ = field_of(head_.headers, "content-encoding") != nullptr ? StreamForm::bytes
                                                                  : form_of(field_of(head_.headers, "content-type"));
   if (const std::string* ticket = field_of(head_.headers, kHandoverHeader);
@@ -307,6 +311,13 @@ void Proxied::count_generated(std::string_view bytes) {
     n_generated_ += n_whole(form_, bytes);
 }
 
+// What was learnt is of an answer that nobody has: the next one has another name.
+void Proxied::forget_response() {
+  learnt_.clear();
+  response_.reset();
+  learns_ = request_.path == "/v1/responses";
+}
+
 // The name under which a later request may go on from this answer.
 void Proxied::learn(std::string_view bytes) {
   if (!learns_) return;
@@ -319,7 +330,8 @@ void Proxied::learn(std::string_view bytes) {
     if (end == std::string::npos) break;
     const std::string_view name = std::string_view(learnt_).substr(begin + 1, end - begin - 1);
     if (!name.starts_with(kBegin)) continue;
-    remember(kResponseKind, name);
+    response_ = session_of(asker_.tenant, kResponseKind, name);
+    pin(*response_);
     learns_ = false;
     break;
   }

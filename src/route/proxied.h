@@ -60,6 +60,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   uint64_t asker_at(const Worker& worker) const;
   KvIndex::Sought sought_at(const Worker& worker) const;
   void look();
+  void wait_for_worker();
   void remember(std::string_view kind, std::string_view name);
   void pin(const Hash128& session);
   void send(Picked&& picked);
@@ -69,7 +70,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void begin_answer();
   bool asks_for_handover() const;
   void go_on_streaming();
-  enum class Lost : uint8_t { failed, unreached, refused };  // why a worker does not go on with a stream
+  // Why a worker does not go on with a stream; busy: it may later.
+  enum class Lost : uint8_t { failed, unreached, refused, busy };
   bool go_on_elsewhere(Lost why);
   void break_off(const HttpError& error);
   bool pass_on(std::string_view bytes);
@@ -82,6 +84,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void on_client_gone();
   void refuse_no_worker();
   void learn(std::string_view bytes);
+  void forget_response();
   void count_generated(std::string_view bytes);
   void note_failed();
   void settle();
@@ -130,7 +133,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   std::string held_;    // gathered, or of an event that is not whole
   std::string learnt_;  // the beginning of an answer in which its name is looked for
   bool learns_ = false;
-  std::shared_ptr<Proxied> self_;  // while only the client is waited for
+  std::optional<Hash128> response_;  // that name, once it is known
+  std::shared_ptr<Proxied> self_;    // while only the client is waited for
 };
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kMoving[] = {"/v1/chat/completions", "/chat/completions", "/v1/completions",
+constexpr std::string_view kMoving[] = {"/v1/chat/completions", "/chat/completions", "/v1/completions", "/v1/responses",
                                         "/v1/messages",         "/api/chat",         "/api/generate"};
 constexpr size_t kMostTried = 4;  // workers that would not say the same, and as many that could not be reached
 
@@ -31,13 +31,15 @@ void Proxied::go_on_streaming() {
     phase_ = Phase::streaming;
     may_move_ = known;
     if (known) ticket_ = ticket->value;
+    if (response_) pin(*response_);
     return;
   }
   const auto refusing = std::exchange(upstream_, nullptr);
   load_ = {};
   const HttpError error =
       bad_worker("it cannot go on with a stream of another worker: it answered " + std::to_string(head_.status));
-  if (!go_on_elsewhere(Lost::refused)) break_off(error);
+  const bool is_busy = head_.status == 429 || head_.status == 503;
+  if (!go_on_elsewhere(is_busy ? Lost::busy : Lost::refused)) break_off(error);
   refusing->cancel();
 }
 
@@ -47,6 +49,7 @@ bool Proxied::go_on_elsewhere(Lost why) {
   if (!may_move_) return false;
   held_.clear();
   held_lease_.resize(told_.n_bytes());
+  if (!told_.any()) forget_response();
   if (why == Lost::refused) refused_.push_back(worker_);
   if (refused_.size() >= kMostTried) return false;
   if (why == Lost::failed) {
@@ -60,10 +63,13 @@ bool Proxied::go_on_elsewhere(Lost why) {
   auto picked = tried_.size() < 2 * kMostTried ? context_.fleet->choose(ask_, tried_) : std::nullopt;
   if (picked) {
     send(std::move(*picked));
-  } else {
-    tried_.clear();
-    look();
+    return true;
   }
+  tried_.clear();
+  if (why == Lost::busy)
+    wait_for_worker();
+  else
+    look();
   return true;
 }
 

@@ -90,8 +90,8 @@ class Teller {
 };
 
 std::string behind(const std::string& ids, const std::string& told) {
-  return R"({"handover":{"ticket":"t","tokens":[)" + ids + R"(],"told_bytes":)" + told +
-         R"(},"prompt":"x","stream":true})";
+  return R"({"handover":{"ticket":"t","choices":[{"tokens":[)" + ids + R"(],"told_bytes":)" + told +
+         R"(}]},"prompt":"x","stream":true})";
 }
 
 TEST(ProxiedMove, AStreamGoesOnElsewhereBehindWhatTheClientHas) {
@@ -112,6 +112,53 @@ TEST(ProxiedMove, AStreamGoesOnElsewhereBehindWhatTheClientHas) {
   EXPECT_NE(router.metrics.expose().find("quire_route_moved_streams_total 2"), std::string::npos);
   EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 0"), std::string::npos);
   EXPECT_TRUE(router.nothing_charged(3));
+}
+
+TEST(ProxiedMove, AResponseIsWhereItsEndWasTold) {
+  const std::string created = "event: response.created\ndata: {\"response\":{\"id\":\"resp_1\"}}\n\n";
+  Scripts scripts({{200, "t", created + event("a") + ": handover 5 1 0 2\n\n" + event("lost"), true},
+                   {200, "t", event("b") + ": handover end 2 0 3\n\n" + event("end"), false}});
+  const Teller one(scripts), two(scripts);
+  TestRouter router({}, {}, {one.at(), two.at()});
+  const HttpResponse response = router.ask("POST", "/v1/responses", R"({"input":"x","stream":true})");
+  EXPECT_EQ(response.body, created + event("a") + event("b") + event("end"));
+  EXPECT_EQ(scripts.asked_for()[1],
+            R"({"handover":{"ticket":"t","choices":[{"tokens":[5],"told_bytes":1}],"n_events":2},)"
+            R"("input":"x","stream":true})");
+  const HttpResponse kept = router.ask("GET", "/v1/responses/resp_1");
+  EXPECT_EQ(kept.status, 200);
+  EXPECT_NE(*kept.header("x-quire-worker"), *response.header("x-quire-worker"));
+}
+
+TEST(ProxiedMove, AResponseOfWhichNothingWasToldHasAnotherName) {
+  const auto created = [](const char* name) {
+    return "data: {\"response\":{\"id\":\"" + std::string(name) + "\"}}\n\n";
+  };
+  Scripts scripts({{200, "t", created("resp_1"), true}, {200, "u", created("resp_2"), false}});
+  const Teller one(scripts), two(scripts);
+  TestRouter router({}, {}, {one.at(), two.at()});
+  const HttpResponse response = router.ask("POST", "/v1/responses", R"({"input":"x","stream":true})");
+  EXPECT_EQ(response.body, created("resp_2"));
+  const HttpResponse kept = router.ask("GET", "/v1/responses/resp_2");
+  EXPECT_EQ(*kept.header("x-quire-route"), "session");
+  EXPECT_NE(*kept.header("x-quire-worker"), *response.header("x-quire-worker"));
+}
+
+TEST(ProxiedMove, SeveralChoicesGoOnEachWhereItWas) {
+  Scripts scripts({{200, "t", event("a") + ": handover 5 1 2\n\n" + event("b") + ": handover end 2 1\n\n", true},
+                   {200, "t", event("c") + ": handover 6 2 2\n\n" + event("d") + ": handover 7 1\n\n", true},
+                   {200, "t", event("end"), false}});
+  const Teller one(scripts), two(scripts), three(scripts);
+  TestRouter router({}, {}, {one.at(), two.at(), three.at()});
+  EXPECT_EQ(router.post(kBody).body, event("a") + event("b") + event("c") + event("d") + event("end"));
+  const auto behind_choices = [](const std::string& choices) {
+    return R"({"handover":{"ticket":"t","choices":[)" + choices + R"(]},"prompt":"x","stream":true})";
+  };
+  const std::string over = R"({"tokens":[],"told_bytes":2,"over":true},)";
+  EXPECT_EQ(scripts.asked_for(),
+            (std::vector<std::string>{
+                kBody, behind_choices("{}," + over + R"({"tokens":[5],"told_bytes":1})"),
+                behind_choices(R"({"tokens":[7],"told_bytes":1},)" + over + R"({"tokens":[5,6],"told_bytes":2})")}));
 }
 
 TEST(ProxiedMove, LinesOfOllamaGoOnToo) {
@@ -184,6 +231,18 @@ TEST(ProxiedMove, WhoWouldNotSayTheSameIsAskedOnce) {
     EXPECT_EQ(response.body.find('z'), std::string::npos);
     EXPECT_EQ(scripts.asked_for(), (std::vector<std::string>{kBody, behind("5", "1")}));
   }
+}
+
+TEST(ProxiedMove, WhoIsBusyIsAskedAgain) {
+  std::vector<Script> given{{200, "t", event("a") + ": handover 5 1\n\n", true}};
+  given.insert(given.end(), 6, {429, "", "", false});
+  given.push_back({503, "", "", false});
+  given.push_back({200, "t", event("b"), false});
+  Scripts scripts(given);
+  const Teller one(scripts), two(scripts);
+  TestRouter router({}, {}, {one.at(), two.at()});
+  EXPECT_EQ(router.post(kBody).body, event("a") + event("b"));
+  EXPECT_EQ(scripts.asked_for().size(), given.size());
 }
 
 TEST(ProxiedMove, OnlyStreamsWithMarksMoveAndOnlyWhereTheyMay) {

@@ -18,8 +18,13 @@ namespace {
 constexpr Field kHandover[] = {field_of("handover", kObject)};
 constexpr Field kInner[] = {
     field_of("ticket", kString, &ServeLimits::name_bytes),
+    field_of("choices", kArray, &ServeLimits::n_sequences),
+    integer_field("n_events", 0, 1LL << 40),
+};
+constexpr Field kChoice[] = {
     field_of("tokens", kArray, &ServeLimits::n_detokenize),
     integer_field("told_bytes", 0, 1LL << 40),
+    flag_field("over"),
 };
 
 // "key.seed.id.created.calls": numbers in hexadecimal digits.
@@ -73,7 +78,7 @@ class Key {
 
 // The body is the same, so this is what servers may differ in: the model with its numerics and tokenizer, the program,
 // what stands before a request's own words, and what it gets that does not say.
-uint64_t key_of(const ServeEnv& env, int max_tokens, const Job& job) {
+uint64_t key_of(const ServeEnv& env, std::span<const int> max_tokens, const Job& job) {
   const Generation& g = job.generation;
   Key key;
   key.add(QR_VERSION);
@@ -83,7 +88,8 @@ uint64_t key_of(const ServeEnv& env, int max_tokens, const Job& job) {
                                : g.prefix != nullptr ? g.prefix->content
                                                      : 0));
   for (const auto& prompt : job.prompts) key.add(prompt);
-  key.add(int64_t{max_tokens});
+  for (const int n : max_tokens) key.add(int64_t{n});
+  key.add(int64_t{g.n});
   key.add(g.stop_ids);
   key.add(int64_t{g.ignore_eos});
   for (const SamplingDefault& row : env.sampling.rows()) {
@@ -96,11 +102,28 @@ uint64_t key_of(const ServeEnv& env, int max_tokens, const Job& job) {
   return key.value();
 }
 
-// Whether tokens and bytes of text say all of how far such an answer is.
+// Whether tokens and bytes of text say all of how far such an answer is. A dialect that says all again at the end would
+// need the logprobs of what another has told.
 bool can_go_on(const Job& job) {
   const Generation& g = job.generation;
-  return job.stream && job.prompts.size() == 1 && g.best_of == 1 && !g.prompt_only && g.sampling.mirostat == 0 &&
-         g.sampling.n_prompt_logprobs < 0 && !job.tells_progress;
+  return job.stream && g.best_of == g.n && !g.prompt_only && g.sampling.mirostat == 0 &&
+         g.sampling.n_prompt_logprobs < 0 && !job.tells_progress &&
+         (g.sampling.n_logprobs < 0 || !job.writer->keeps_all());
+}
+
+ApiResult<void> read_choices(const Json& list, const ApiRequest& request, const ServeEnv& env, Handover& h) {
+  static const Schema kSchema({kChoice});
+  for (const Json& one : *list.as_array()) {
+    const std::string path = at_index("handover.choices", std::ssize(h.choices));
+    QR_TRY(const Args args, kSchema.check(one, request.reading, path));
+    ToldChoice& told = h.choices.emplace_back();
+    if (const Json* ids = args.find("tokens"))
+      QR_TRY_VOID(read_token_ids(*ids, at_key(path, "tokens"), env.tokenizer->n_vocab(), told.output));
+    told.any = args.has("tokens") || args.has("told_bytes");
+    told.over = args.flag("over", false);
+    told.told_bytes = args.integer("told_bytes", 0);
+  }
+  return {};
 }
 
 }  // namespace
@@ -121,17 +144,16 @@ ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Jo
   QR_TRY(const Args inner, kSchema.check(*given, request.reading, "handover"));
   const auto ticket = read_ticket(inner.text("ticket"));
   if (!ticket) return refuse(bad_field("handover.ticket", "is none that a server gives"));
-  if (const Json* ids = inner.find("tokens"))
-    QR_TRY_VOID(read_token_ids(*ids, "handover.tokens", env.tokenizer->n_vocab(), h.output));
+  if (const Json* choices = inner.find("choices")) QR_TRY_VOID(read_choices(*choices, request, env, h));
   h.goes_on = true;
   h.ticket = ticket->text();
-  h.told_bytes = inner.integer("told_bytes", 0);
+  h.n_events = inner.integer("n_events", 0);
   job.name = ticket->name;
   job.generation.sampling.seed = ticket->seed;
   return {};
 }
 
-ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job) {
+ApiResult<void> settle_handover(const ServeEnv& env, std::span<const int> max_tokens, Job& job) {
   Handover& h = job.handover;
   if (!h.asked && !h.goes_on) return {};
   const bool can = can_go_on(job);
@@ -142,16 +164,29 @@ ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job) {
                             "invalid_request_error", "handover.ticket", "handover_mismatch"});
   h.asked = h.asked && can;
   h.ticket = ticket;
+  if (!h.goes_on) return {};
+  const size_t n = job.prompts.size() * static_cast<size_t>(job.generation.best_of);
+  if (h.choices.size() > n)
+    return refuse(bad_field("handover.choices", "has " + std::to_string(h.choices.size()) +
+                                                    " entries: the answer has " + std::to_string(n) + " choices"));
+  h.choices.resize(n);
   return {};
 }
 
-void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes, bool among_lines) {
+void append_mark(std::string& out, const HandoverMark& mark, bool among_lines) {
   out += ": handover ";
-  for (const Token id : ids) {
-    if (out.back() != ' ') out += ',';
-    out += std::to_string(id);
+  if (mark.over) {
+    out += "end";
+  } else {
+    for (const Token id : mark.ids) {
+      if (out.back() != ' ') out += ',';
+      out += std::to_string(id);
+    }
   }
-  out += ' ' + std::to_string(told_bytes) + (among_lines ? "\n" : "\n\n");
+  out += ' ' + std::to_string(mark.told_bytes);
+  if (mark.choice > 0 || mark.n_events >= 0) out += ' ' + std::to_string(mark.choice);
+  if (mark.n_events >= 0) out += ' ' + std::to_string(mark.n_events);
+  out += among_lines ? "\n" : "\n\n";
 }
 
 }  // namespace quire

@@ -1,8 +1,10 @@
 // A streamed answer that another server may go on with when this one is gone: same bytes, as far as its client can
 // tell. A router asks for it (kHandoverHeader) and is given, in the same field of the answer's head, a ticket, and
 // behind the events of each portion a mark, a line that says how far the answer is. What it knows then it puts
-// into the field "handover" of the same request to another server: {"ticket", "tokens", "told_bytes"}. Names no one and
-// grants nothing: whoever may send the request may say how its answer began.
+// into the field "handover" of the same request to another server: {"ticket", "choices": [{"tokens", "told_bytes",
+// "over"}], "n_events"}. Names no one and grants nothing: whoever may send the request may say how its answer began.
+// A choice that was told whole is computed again behind its last tokens, and nothing of it is told: so its usage is
+// known, and what a dialect says of it at the end.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -29,12 +31,29 @@ struct AnswerName {
   int64_t created_s = 0;
 };
 
+// What another server has told of a choice.
+struct ToldChoice {
+  bool any = false;           // nothing, where not
+  bool over = false;          // all of it
+  std::vector<Token> output;  // tokens of which everything was told, but for the last ones of a choice that is over
+  int64_t told_bytes = 0;     // of its text, as it is before calls and thinking are taken out
+};
+
 struct Handover {
-  bool asked = false;         // marks are told
-  bool goes_on = false;       // behind what another server has told
-  std::string ticket;         // that the other gave; once it is settled, that this one gives
-  std::vector<Token> output;  // tokens of which everything was told
-  int64_t told_bytes = 0;     // of the answer's text, as it is before calls and thinking are taken out
+  bool asked = false;               // marks are told
+  bool goes_on = false;             // behind what another server has told
+  std::string ticket;               // that the other gave; once it is settled, that this one gives
+  std::vector<ToldChoice> choices;  // once it is settled: one for each choice, where it goes on
+  int64_t n_events = 0;             // that were told, of a dialect that numbers them
+};
+
+// How far a choice is.
+struct HandoverMark {
+  int choice = 0;
+  bool over = false;       // all of it was told, and `ids` do not count
+  std::vector<Token> ids;  // of which everything was told since its last mark
+  int64_t told_bytes = 0;  // of its text in all
+  int64_t n_events = -1;   // of the answer in all; -1: they have no numbers
 };
 
 // The field "handover".
@@ -43,10 +62,11 @@ std::span<const Field> handover_fields();
 // are read.
 ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Job& job);
 // Once the job is complete. Marks are told where another server could go on; an answer that goes on is refused (409,
-// "handover_mismatch") where this server would not have given the same one. `max_tokens`: of the answer.
-ApiResult<void> settle_handover(const ServeEnv& env, int max_tokens, Job& job);
-// ": handover 5,17 123" and a blank line, or among lines a line of its own: tokens whose text was told since the last
-// mark, and bytes of text in all.
-void append_mark(std::string& out, std::span<const Token> ids, int64_t told_bytes, bool among_lines);
+// "handover_mismatch") where this server would not have given the same one, and where it is said to have more choices
+// than the request (400). `max_tokens`: of each prompt's choices.
+ApiResult<void> settle_handover(const ServeEnv& env, std::span<const int> max_tokens, Job& job);
+// ": handover IDS BYTES [CHOICE [EVENTS]]" and a blank line, or among lines a line of its own. IDS is "5,17", or "end"
+// of a choice that is over; a choice that is left out is the first.
+void append_mark(std::string& out, const HandoverMark& mark, bool among_lines);
 
 }  // namespace quire

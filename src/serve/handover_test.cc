@@ -3,6 +3,8 @@
 #include "serve/handover.h"
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "serve/testing.h"
 
@@ -33,8 +35,7 @@ struct Teller : TestServer {
 struct Portions {
   struct Portion {
     std::string events;  // up to its mark
-    std::string ids;     // "5,17"
-    std::string told;    // bytes
+    std::string mark;    // "5,17 20", "end 20 1 7"
   };
   std::vector<Portion> list;
   std::string rest;  // behind the last mark
@@ -50,17 +51,65 @@ Portions read_portions(const HttpResponse& response) {
   const std::string_view body = response.body;
   size_t from = 0;
   for (size_t at = body.find(kMark); at != std::string_view::npos; at = body.find(kMark, from)) {
-    const size_t ids = at + kMark.size(), gap = body.find(' ', ids), end = body.find('\n', ids);
-    out.list.push_back({std::string(body.substr(from, at - from)), std::string(body.substr(ids, gap - ids)),
-                        std::string(body.substr(gap + 1, end - gap - 1))});
+    const size_t mark = at + kMark.size(), end = body.find('\n', mark);
+    out.list.push_back({std::string(body.substr(from, at - from)), std::string(body.substr(mark, end - mark))});
     from = end + (body.substr(end).starts_with("\n\n") ? 2 : 1);
   }
   out.rest = body.substr(from);
   return out;
 }
 
-// All that a client is told, whatever the pieces.
-std::string said(const std::string& events) {
+// What a router remembers of marks.
+struct SoFar {
+  struct Choice {
+    std::string ids, told;
+    bool over = false;
+  };
+  std::map<int, Choice> choices;
+  std::string n_events;
+
+  void add(const std::string& mark) {
+    std::istringstream rest(mark.substr(mark.find(' ')));
+    const std::string ids = mark.substr(0, mark.find(' '));
+    std::string told;
+    int index = 0;
+    rest >> told >> index >> n_events;
+    Choice& choice = choices[index];
+    choice.over = ids == "end";
+    choice.told = told;
+    if (choice.over || ids.empty()) return;
+    choice.ids += (choice.ids.empty() ? "" : ",") + ids;
+  }
+  // The request, to who goes on.
+  std::string behind(const std::string& body, const std::string& ticket) const {
+    std::string out = R"({"handover":{"ticket":")" + ticket + R"(","choices":[)";
+    const int n = choices.empty() ? 0 : choices.rbegin()->first + 1;
+    for (int i = 0; i < n; ++i) {
+      if (i > 0) out += ',';
+      const auto it = choices.find(i);
+      if (it == choices.end())
+        out += "{}";
+      else
+        out += "{\"tokens\":[" + it->second.ids + "],\"told_bytes\":" + it->second.told +
+               (it->second.over ? ",\"over\":true}" : "}");
+    }
+    out += ']';
+    if (!n_events.empty()) out += ",\"n_events\":" + n_events;
+    return out + "}," + body.substr(1);
+  }
+};
+
+std::string behind(const std::string& body,
+                   const std::string& ticket,
+                   const std::string& ids,
+                   const std::string& told) {
+  SoFar so_far;
+  so_far.choices[0] = {ids, told, false};
+  return so_far.behind(body, ticket);
+}
+
+// All that a client is told of a choice, whatever the pieces.
+std::string said_of(int index, const std::string& events) {
   std::string content, reasoning, calls, names, arguments, logprobs, of_tokens, offsets, heads, ends;
   const auto add = [](std::string& to, const Json& value) {
     if (value.as_string() != nullptr) to += *value.as_string();
@@ -78,6 +127,7 @@ std::string said(const std::string& events) {
         text_at(json_at(chunk, "id")) + " " + json_at(chunk, "created").dump() + " " + text_at(json_at(chunk, "model"));
     if (heads.find(head) == std::string::npos) heads += head + "\n";
     const Json choice = json_at(chunk, "choices", 0);
+    if (const Json of = json_at(choice, "index"); of.as_int() != nullptr && *of.as_int() != index) continue;
     add(content, json_at(choice, "text"));
     add(content, json_at(choice, "delta", "content"));
     add(reasoning, json_at(choice, "delta", "reasoning_content"));
@@ -98,6 +148,27 @@ std::string said(const std::string& events) {
   for (const std::string& part :
        {heads, content, reasoning, calls, names, arguments, logprobs, of_tokens, offsets, ends})
     out += part + "\n";
+  return out;
+}
+
+std::string said(const std::string& events) {
+  std::string out;
+  for (int i = 0; i < 6; ++i) out += said_of(i, events);
+  return out;
+}
+
+// The same of a response's events, which are numbered.
+std::string said_by_response(const std::string& events) {
+  std::string out;
+  int64_t n = 0;
+  for (size_t at = events.find("data: "); at != std::string::npos; at = events.find("data: ", at)) {
+    Json data = parse_json(events.substr(at + 6, events.find("\n\n", at) - at - 6));
+    at += 6;
+    EXPECT_EQ(data.find("sequence_number")->dump(), std::to_string(n++));
+    data.set("sequence_number", nullptr);
+    const Json delta = json_at(data, "delta");
+    out += delta.as_string() != nullptr ? *delta.as_string() : "\n" + data.dump() + "\n";
+  }
   return out;
 }
 
@@ -151,15 +222,8 @@ struct Dialect {
   const char* end;  // a part of its last event
 };
 constexpr Dialect kOpenai{&said, "[DONE]"}, kAnthropic{&said_by_messages, "message_stop"},
-    kOllama{&said_by_lines, "\"done\":true"};
-
-std::string behind(const std::string& body,
-                   const std::string& ticket,
-                   const std::string& ids,
-                   const std::string& told) {
-  return R"({"handover":{"ticket":")" + ticket + R"(","tokens":[)" + ids + R"(],"told_bytes":)" + told + "}," +
-         body.substr(1);
-}
+    kOllama{&said_by_lines, "\"done\":true"}, kResponses{&said_by_response, "response.completed"},
+    kCut{&said_by_response, "response.incomplete"};
 
 // Behind every mark; how many there are.
 size_t expect_one_answer(const std::string& path,
@@ -175,23 +239,23 @@ size_t expect_one_answer(const std::string& path,
   for (const auto& portion : whole.list) all += portion.events;
   all += whole.rest;
   EXPECT_NE(all.find(dialect.end), std::string::npos) << all;
-  std::string events, ids;
+  std::string events;
+  SoFar so_far;
   for (const auto& portion : whole.list) {
     events += portion.events;
-    if (!ids.empty() && !portion.ids.empty()) ids += ',';
-    ids += portion.ids;
-    const Portions more = read_portions(second.post(path, behind(body, whole.ticket, ids, portion.told), router));
+    so_far.add(portion.mark);
+    const std::string going_on = so_far.behind(body, whole.ticket);
+    const Portions more = read_portions(second.post(path, going_on, router));
     EXPECT_EQ(more.status, 200) << more.rest;
     EXPECT_EQ(more.ticket, whole.ticket);
-    std::string joined = events, again = ids;
+    std::string joined = events;
+    SoFar again = so_far;
     for (const auto& next : more.list) {
       joined += next.events;
-      if (!again.empty() && !next.ids.empty()) again += ',';
-      again += next.ids;
+      again.add(next.mark);
     }
-    EXPECT_EQ(dialect.said(joined + more.rest), dialect.said(all))
-        << "behind " << ids << ", " << portion.told << " bytes";
-    EXPECT_EQ(again.find(",,"), std::string::npos);
+    EXPECT_EQ(dialect.said(joined + more.rest), dialect.said(all)) << going_on;
+    EXPECT_EQ(again.behind(body, "t").find(",,"), std::string::npos);
   }
   return whole.list.size();
 }
@@ -252,6 +316,46 @@ TEST(Handover, MessagesOfAnthropicGoOnInTheBlockThatIsOpen) {
                     "abcdef", kAnthropic);
 }
 
+TEST(Handover, SeveralChoicesGoOnEachWhereItWas) {
+  EXPECT_GT(expect_one_answer("/v1/chat/completions", chat(R"(,"n":3,"stream_options":{"include_usage":true})")), 6U);
+  // Choices that end at different times, one before anything of it could be gone on with; and what none has told yet.
+  expect_one_answer("/v1/completions", completion(R"(,"n":4,"seed":3,"stop":["a","q","zz"],"echo":true,)"
+                                                  R"("stream_options":{"include_usage":true})"));
+  expect_one_answer("/v1/completions", R"({"stream":true,"prompt":["x","yes"],"n":2,"max_tokens":1,"logprobs":2})");
+  expect_one_answer("/v1/completions", R"({"stream":true,"prompt":["x","yes","no"],"n":2,"max_tokens":5})");
+  expect_one_answer(
+      "/v1/chat/completions", chat(R"(,"n":2,"logprobs":true,"tools":[{"type":"function","function":{"name":"get"}}])"),
+      "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>");
+}
+
+TEST(Handover, ResponsesGoOnUnderTheirNumbers) {
+  const auto body = [](const std::string& fields) { return R"({"stream":true,"input":"x")" + fields + "}"; };
+  EXPECT_GT(expect_one_answer("/v1/responses", body(""), "", kResponses), 3U);
+  expect_one_answer("/v1/responses", body(R"(,"stop":["cdcde"])"), "abcdcdxyabcdcdcdeabc", kResponses);
+  expect_one_answer("/v1/responses", body(R"(,"max_output_tokens":4)"), "", kCut);
+  const std::string call =
+      "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"input\": \"Par\\u00eds\"}}\n</tool_call>";
+  expect_one_answer("/v1/responses", body(R"(,"tools":[{"type":"function","name":"get"}])"), call, kResponses);
+  expect_one_answer("/v1/responses", body(R"(,"tools":[{"type":"custom","name":"get"}])"), call, kResponses);
+}
+
+TEST(Handover, WhoGoesOnWithAResponseKeepsIt) {
+  const Teller first(1, ""), second(2, "");
+  const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
+  const std::string body = R"({"stream":true,"input":"x"})";
+  const Portions whole = read_portions(first.post("/v1/responses", body, router));
+  ASSERT_GT(whole.list.size(), 2U);
+  SoFar so_far;
+  so_far.add(whole.list[0].mark);
+  const Portions more = read_portions(second.post("/v1/responses", so_far.behind(body, whole.ticket), router));
+  const size_t at = whole.list[0].events.find("resp_");
+  const std::string name = whole.list[0].events.substr(at, 37);
+  const Json kept = parse_json(second.get("/v1/responses/" + name).body);
+  EXPECT_EQ(text_at(json_at(kept, "id")), name);
+  const std::string rest = more.rest.substr(more.rest.find("data: ", more.rest.find("response.completed")) + 6);
+  EXPECT_EQ(json_at(parse_json(rest.substr(0, rest.find("\n\n"))), "response").dump(), kept.dump());
+}
+
 TEST(Handover, LinesOfOllamaGoOn) {
   const std::string chat = R"({"messages":[{"role":"user","content":"x"}])", generate = R"({"prompt":"x")";
   EXPECT_GT(expect_one_answer("/api/chat", chat + "}", "", kOllama), 3U);
@@ -274,7 +378,7 @@ TEST(Handover, NobodyIsToldMarksWhoDoesNotAskOrCannotUseThem) {
   const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
   EXPECT_TRUE(marks(completion(""), asks));
   EXPECT_FALSE(marks(completion(""), {}));
-  EXPECT_FALSE(marks(completion(R"(,"n":2)"), asks));
+  EXPECT_TRUE(marks(completion(R"(,"n":2)"), asks));
   EXPECT_FALSE(marks(completion(R"(,"mirostat":2)"), asks));
   EXPECT_FALSE(marks(R"({"prompt":"x"})", asks));
   EXPECT_FALSE(marks(completion(""), {asks[0], {"x-quire-resumable", "1"}}));
@@ -296,6 +400,9 @@ TEST(Handover, AServerThatWouldHaveSaidSomethingElseRefuses) {
             std::string::npos);
   refused(behind(R"({"stream":true,"prompt":"x","max_tokens":199})", ticket, "100", "1"), 409);
   refused(behind(completion(R"(,"n":2)"), ticket, "100", "1"), 409);
+  SoFar two;
+  two.choices[1] = {"100", "1", false};
+  refused(two.behind(completion(""), ticket), 400);  // of one choice
   std::string bent = ticket;
   bent[0] = bent[0] == '0' ? '1' : '0';
   refused(behind(completion(""), bent, "100", "1"), 409);

@@ -89,6 +89,8 @@ class ReplyWriter {
   // Whether a prompt's logprobs stand in each of its choices, and whether a streamed answer is kept until its end.
   virtual bool repeats_prompts() const { return true; }
   virtual bool keeps_all() const { return false; }
+  // Of a dialect that numbers its events: how many it has told. Null: it does not.
+  virtual int64_t* n_events() { return nullptr; }
   // Written while the writer lives.
   virtual Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) = 0;
 };

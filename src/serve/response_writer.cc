@@ -1,10 +1,7 @@
 #include "serve/response_writer.h"
 
-#include <ctime>
-
 #include "serve/custom_tools.h"
 #include "serve/logprobs.h"
-#include "serve/seeds.h"
 #include "serve/timings.h"
 #include "serve/tools.h"
 
@@ -13,15 +10,15 @@ namespace {
 
 class Writer final : public ReplyWriter {
  public:
-  Writer(const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs)
+  Writer(const ServeEnv& env, ResponseForm form, KeepResponse keep)
       : tokenizer_(*env.tokenizer),
-        echo_(std::move(echo)),
+        echo_(std::move(form.echo)),
         keep_(std::move(keep)),
-        timings_(timings),
-        customs_(std::move(customs)),
-        number_(env.seeds->id()),
-        ids_(env.seeds->next()),
-        created_(std::time(nullptr)) {}
+        timings_(form.timings),
+        customs_(std::move(form.customs)),
+        number_(std::move(form.name.id)),
+        ids_(form.name.calls),
+        created_(form.name.created_s) {}
 
   void begin(int64_t n_prompt, std::string& out) override {
     running_.begin(n_prompt);
@@ -71,6 +68,7 @@ class Writer final : public ReplyWriter {
     event(out, "error", rest + body.substr(1, body.size() - 2));
   }
   bool keeps_all() const override { return true; }
+  int64_t* n_events() override { return &n_events_; }
   Pieces body(std::vector<ChoiceResult> choices, const UsageTotals& usage) override {
     const auto choice = std::make_shared<const ChoiceResult>(std::move(choices[0]));
     const AnswerParts& parts = choice->whole.parts;
@@ -315,9 +313,8 @@ class Writer final : public ReplyWriter {
 
 }  // namespace
 
-std::unique_ptr<ReplyWriter> make_response_writer(
-    const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs) {
-  return std::make_unique<Writer>(env, std::move(echo), std::move(keep), timings, std::move(customs));
+std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env, ResponseForm form, KeepResponse keep) {
+  return std::make_unique<Writer>(env, std::move(form), std::move(keep));
 }
 
 }  // namespace quire

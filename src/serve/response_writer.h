@@ -15,9 +15,13 @@ struct KeepResponse {  // null store: the answer is not kept
   Json::Array input, conversation;
 };
 
-// `echo`: what of the request the answer repeats. `timings`: how long it takes stands in the events of its text and in
-// the last one, as llama.cpp's server has it. `customs`: Tools::custom_names.
-std::unique_ptr<ReplyWriter> make_response_writer(
-    const ServeEnv& env, Json::Object echo, KeepResponse keep, bool timings, std::vector<std::string> customs);
+struct ResponseForm {
+  AnswerName name;
+  Json::Object echo;     // what of the request the answer repeats
+  bool timings = false;  // stand in the events of its text and in the last one, as llama.cpp's server has it
+  std::vector<std::string> customs;  // Tools::custom_names
+};
+
+std::unique_ptr<ReplyWriter> make_response_writer(const ServeEnv& env, ResponseForm form, KeepResponse keep);
 
 }  // namespace quire

@@ -122,7 +122,7 @@ Request Session::make_request(const Choice& choice) const {
   r.tells_progress = job_.tells_progress;
   r.pin = job_.pin;
   if (job_.explain) r.explain = std::make_unique<ExplainWish>(*job_.explain);
-  r.output = job_.handover.output;
+  if (job_.handover.goes_on) r.output = job_.handover.choices[static_cast<size_t>(choice.index)].output;
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
@@ -147,7 +147,9 @@ Request Session::make_request(const Choice& choice) const {
 
 void Session::start(Job&& job) {
   const Generation& g = (job_ = std::move(job)).generation;
-  if (const auto settled = settle_handover(*context_.env, max_tokens(0), job_); !settled)
+  std::vector<int> most_tokens;
+  for (size_t p = 0; p < job_.prompts.size(); ++p) most_tokens.push_back(max_tokens(p));
+  if (const auto settled = settle_handover(*context_.env, most_tokens, job_); !settled)
     return refuse_with(settled.error());
   if (const auto refusal = take_from_key()) return refuse_with(refusal->error, refusal->retry_after_s);
   if (!g.stops.empty()) {
@@ -185,9 +187,12 @@ void Session::start(Job&& job) {
     choices_.push_back(std::make_unique<Choice>(setup));
     ready_.push(*choices_.back());  // of an echo there is something to tell already
   }
-  const Handover& h = job_.handover;
-  if (h.goes_on && !choices_[0]->go_on_behind(h.output, h.told_bytes))
-    return refuse_with(bad_field("handover.tokens", "are a whole answer: nothing is left to say"));
+  for (size_t i = 0; job_.handover.goes_on && i < n; ++i) {
+    const ToldChoice& told = job_.handover.choices[i];
+    if (told.any && !choices_[i]->go_on_behind(told.output, told.told_bytes))
+      return refuse_with(bad_field(at_key(at_index("handover.choices", static_cast<int64_t>(i)), "tokens"),
+                                   "are a whole answer: nothing is left to say"));
+  }
   n_open_ = static_cast<int>(n);
   if (key_ != nullptr) key_->charge_prompt(n_prompt_tokens(job_));
   reply_->set_producer([weak = weak_from_this()](Reply& reply) {

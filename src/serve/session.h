@@ -90,8 +90,14 @@ class Session final : public std::enable_shared_from_this<Session> {
   void observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns);
   void settle(Choice& choice, int64_t now_ns);
   void write_delta(Reply& reply, Choice& choice);
-  bool tells(const Delta& delta) const;
-  void mark(const Choice& choice, const Delta& delta);
+  void tell(const Choice& choice, Delta&& delta);
+  void tell_finish(const Choice& choice);
+  void mark(const Choice& choice, std::vector<Token>&& ids);
+  bool wants_tokens() const;
+  bool may_be_last(const Choice& choice) const;
+  bool was_told(const Choice& choice) const;
+  template <typename F>
+  void write_again(F&& write);
   bool flush_pending(Reply& reply);
   void fail(Reply& reply, const HttpError& error);
   void fail_late(Reply& reply, const HttpError& error);

@@ -21,8 +21,26 @@ bool Session::flush_pending(Reply& reply) {
   return true;
 }
 
+// Of what another server has told: the writer has to stand where the other's stood, and the client is told nothing.
+template <typename F>
+void Session::write_again(F&& write) {
+  std::string told;
+  int64_t* n_events = job_.writer->n_events();
+  const int64_t before = n_events != nullptr ? *n_events : 0;
+  write(told);
+  if (n_events != nullptr) *n_events = before;
+}
+
+// Where it may have ended the answer, what comes now has no mark: behind that nobody can go on. Nor may a mark of
+// another choice stand behind it.
+bool Session::may_be_last(const Choice& c) const { return c.stopped() || c.n_tokens() >= max_tokens(c.prompt); }
+
+bool Session::was_told(const Choice& c) const {
+  return job_.handover.goes_on && job_.handover.choices[static_cast<size_t>(c.index)].over;
+}
+
 void Session::write_delta(Reply& reply, Choice& c) {
-  if (c.told) return;
+  if (c.told || (job_.handover.asked && !c.ended() && may_be_last(c))) return;
   const auto begin = [&] {
     if (head_sent_) return;
     head_sent_ = true;
@@ -32,8 +50,10 @@ void Session::write_delta(Reply& reply, Choice& c) {
     if (job_.handover.asked) headers.push_back({std::string(kHandoverHeader), job_.handover.ticket});
     marks_are_lines_ = std::ranges::any_of(headers, [](const HttpHeader& h) { return h.value == kNdjson; });
     reply.start_stream(200, std::move(headers));
-    std::string told;  // by another
-    job_.writer->begin(n_prompt_tokens(job_), job_.handover.goes_on ? told : pending_);
+    const int64_t n_prompt = n_prompt_tokens(job_);
+    if (!job_.handover.goes_on) return job_.writer->begin(n_prompt, pending_);
+    write_again([&](std::string& told) { job_.writer->begin(n_prompt, told); });
+    if (int64_t* n_events = job_.writer->n_events()) *n_events = job_.handover.n_events;
   };
   for (const int n_done : c.take_progress()) {
     begin();
@@ -43,38 +63,53 @@ void Session::write_delta(Reply& reply, Choice& c) {
   }
   Delta delta;
   const bool some = c.take_text(delta);
-  if (const Delta again = c.take_again(); !again.parts.empty() || !again.tokens.empty()) {
+  if (Delta again = c.take_again(); !again.parts.empty() || !again.tokens.empty()) {
     begin();
-    std::string told;  // by another
-    job_.writer->delta(c.index, again, told);
+    if (!wants_tokens()) again.tokens.clear();
+    write_again([&](std::string& told) { job_.writer->delta(c.index, again, told); });
   }
   if (some) {
     begin();
-    if (tells(delta)) job_.writer->delta(c.index, delta, pending_);
-    if (job_.handover.asked) mark(c, delta);
-    n_sound_ = pending_.size();
+    tell(c, std::move(delta));
   }
   if (!c.ended()) return;
   begin();
-  job_.writer->finish(c.index, c.ending(), pending_);
-  n_sound_ = pending_.size();
+  tell_finish(c);
   c.told = true;
 }
 
-// Tokens without text are taken for marks too, and of no interest to the client.
-bool Session::tells(const Delta& delta) const {
-  const bool only_marked = job_.generation.sampling.n_logprobs < 0 && !job_.want_ids;
-  return !delta.parts.empty() || !only_marked;
-}
+// Tokens are taken for marks too, and then of no interest to the client.
+bool Session::wants_tokens() const { return job_.generation.sampling.n_logprobs >= 0 || job_.want_ids; }
 
-// What is told without a mark is told again by whoever goes on; so it is where it may have ended the answer, for behind
-// that nobody can go on.
-void Session::mark(const Choice& c, const Delta& delta) {
-  if (c.ended() || c.stopped() || c.n_tokens() >= max_tokens(c.prompt)) return;
+void Session::tell(const Choice& c, Delta&& delta) {
   std::vector<Token> ids;
   ids.reserve(delta.tokens.size());
   for (const TokenText& token : delta.tokens) ids.push_back(token.id);
-  append_mark(pending_, ids, c.told_bytes(), marks_are_lines_);
+  if (!wants_tokens()) delta.tokens.clear();
+  if (was_told(c)) return write_again([&](std::string& told) { job_.writer->delta(c.index, delta, told); });
+  if (!delta.parts.empty() || !delta.tokens.empty()) job_.writer->delta(c.index, delta, pending_);
+  if (!c.ended()) mark(c, std::move(ids));
+  n_sound_ = pending_.size();
+}
+
+void Session::tell_finish(const Choice& c) {
+  if (was_told(c)) return write_again([&](std::string& told) { job_.writer->finish(c.index, c.ending(), told); });
+  job_.writer->finish(c.index, c.ending(), pending_);
+  mark(c, {});
+  n_sound_ = pending_.size();
+}
+
+// What is told without a mark is told again by whoever goes on.
+void Session::mark(const Choice& c, std::vector<Token>&& ids) {
+  if (!job_.handover.asked) return;
+  const int64_t* n_events = job_.writer->n_events();
+  append_mark(pending_,
+              {.choice = c.index,
+               .over = c.ended(),
+               .ids = std::move(ids),
+               .told_bytes = c.told_bytes(),
+               .n_events = n_events != nullptr ? *n_events : -1},
+              marks_are_lines_);
 }
 
 void Session::fail(Reply& reply, const HttpError& error) {

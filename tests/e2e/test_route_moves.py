@@ -93,7 +93,7 @@ def ask(server, path, body):
 
 
 def told(raw):
-    """What a client is told, whatever the pieces; its ids apart."""
+    """What a client is told, whatever the pieces; its ids apart. Of choices behind the first under their numbers."""
     names, ends, out = set(), [], {}
     for event in raw.split(b'\n\n'):
         if not event:
@@ -108,13 +108,33 @@ def told(raw):
             ends.append((chunk['usage']['prompt_tokens'], chunk['usage']['completion_tokens']))
         for choice in chunk['choices']:
             delta = choice.get('delta', {'content': choice.get('text')})
+            number = f" {choice['index']}" if choice['index'] else ''
             for name in ('role', 'content', 'reasoning_content'):
-                out[name] = out.get(name, '') + (delta.get(name) or '')
+                out[name + number] = out.get(name + number, '') + (delta.get(name) or '')
             for name, value in (choice['logprobs'] or {}).items():
                 if isinstance(value, list):
-                    out['logprobs ' + name] = out.get('logprobs ' + name, []) + value
+                    name = 'logprobs ' + name + number
+                    out[name] = out.get(name, []) + value
             if choice['finish_reason']:
-                ends.append(choice['finish_reason'])
+                out.setdefault('ends' + number, []).append(choice['finish_reason'])
+    return names, out, ends
+
+
+def told_response(raw):
+    """The same of the events of a response, which are numbered."""
+    names, out, ends = set(), {}, []
+    for number, event in enumerate(raw.split(b'\n\n')[:-1]):
+        data = json.loads(event.split(b'data: ', 1)[1])
+        assert data['sequence_number'] == number, (number, event)
+        if data['type'].endswith('.delta'):
+            out[data['output_index']] = out.get(data['output_index'], '') + data['delta']
+        elif 'response' not in data:
+            ends.append((data['type'], data.get('text')))
+        else:
+            response = data['response']
+            names.add(response['id'])
+            ends.append((data['type'], [(item['type'], item['status'], item['content']) for item in response['output']],
+                         response['usage'] and response['usage']['output_tokens']))
     return names, out, ends
 
 
@@ -146,7 +166,7 @@ def told_lines(raw):
     return {line['model']}, out, ends
 
 
-TOLD = {'/v1/messages': told_messages, '/api/chat': told_lines, '/api/generate': told_lines}
+TOLD = {'/v1/responses': told_response, '/v1/messages': told_messages, '/api/chat': told_lines, '/api/generate': told_lines}
 STORY = {'messages': [{'role': 'user', 'content': 'Tell me a story about a fox.'}], 'max_tokens': 24}
 PENALTIES = {'repetition_penalty': 1.2, 'frequency_penalty': 0.5, 'presence_penalty': 0.3, 'no_repeat_ngram_size': 3,
              'dry_multiplier': 0.8}
@@ -161,6 +181,11 @@ CASES = {
     'Anthropic': ('/v1/messages', {**STORY, 'temperature': 0.9, 'seed': 9, 'stop_sequences': ['. She', '. He']}),
     'Ollama': ('/api/chat', {'messages': STORY['messages'], 'options': {'num_predict': 16, 'seed': 3}}),
     'Ollama, with its context': ('/api/generate', {'prompt': 'Once', 'options': {'num_predict': 12, 'seed': 3}}),
+    'two choices': ('/v1/chat/completions', {**STORY, 'n': 2, 'temperature': 1, 'seed': 5, 'max_tokens': 10,
+                                             'stream_options': {'include_usage': True}}),
+    'choices that end apart': ('/v1/completions', {'prompt': [prompt(), 'Once'], 'n': 2, 'max_tokens': 12, 'seed': 2,
+                                                   'temperature': 0.9, 'stop': ['e', ' the'], 'logprobs': 1}),
+    'response': ('/v1/responses', {'input': 'Tell me a story about a fox.', 'max_output_tokens': 12, 'seed': 3}),
     'guided': ('/v1/chat/completions', {**STORY, 'temperature': 0.8, 'seed': 5, 'regex': '[a-z ]{20,30}[.]'}),
 }
 
@@ -222,6 +247,19 @@ class Cut(unittest.TestCase):
         self.assertEqual(self.router.metric('quire_route_cut_streams_total'), 0)
         self.assertTrue(eventually(lambda: all(w['load_tokens'] == w['requests'] == 0
                                                for w in self.router.workers().values())))
+
+    def test_a_response_is_kept_by_who_has_told_its_end(self):
+        body = {'input': 'Tell me a story about a fox.', 'max_output_tokens': 12}
+        for after in (2500, 4500):
+            self.cuts.after = after
+            before = self.router.metric('quire_route_moved_streams_total')
+            raw = ask(self.router, '/v1/responses', body)[2]
+            self.assertEqual(self.router.metric('quire_route_moved_streams_total'), before + 1)
+            (name,), said, _ = told_response(raw)
+            status, _, kept = self.router.get('/v1/responses/' + name)
+            self.assertEqual((status, kept['output'][0]['content'][0]['text']), (200, said[0]))
+            more = {**body, 'input': 'And then?', 'previous_response_id': name}
+            self.assertEqual(self.router.post('/v1/responses', more)[0], 200)
 
     def test_a_seed_that_the_server_drew_is_kept(self):
         body = {**STORY, 'temperature': 1.5, 'max_tokens': 60, 'logprobs': True}

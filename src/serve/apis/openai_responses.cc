@@ -69,7 +69,7 @@ constexpr Field kItem[] = {
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
 constexpr const char* kCustomMark = "custom";  // of the result of a custom tool, in what is kept of an input
-const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields()});
+const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), handover_fields()});
 const Schema kReasoningSchema({kReasoning});
 const Schema kTextSchema({kText});
 const Schema kItemSchema({kItem});
@@ -252,6 +252,7 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_answer(request, env));
   if (!args.has("max_tokens")) job.generation.max_tokens_field = "max_output_tokens";
+  QR_TRY_VOID(read_handover(request, env, job));
   if (job.generation.n != 1) return refuse(unsupported_field("n", "an answer has one choice here"));
   QR_TRY_VOID(read_logprobs(args, job.generation.sampling.n_logprobs));
   QR_TRY(ChatOptions options, read_options(request, job.generation.grammar));
@@ -274,8 +275,8 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   if (args.flag("store", true)) keep.store = env.responses;
   job.tells_progress = job.stream && args.flag("return_progress", false);
   const bool timings = job.stream && args.flag("timings_per_token", false);
-  job.writer =
-      make_response_writer(env, echo_of(args, env, job.generation), std::move(keep), timings, tools.custom_names());
+  job.writer = make_response_writer(env, {job.name, echo_of(args, env, job.generation), timings, tools.custom_names()},
+                                    std::move(keep));
   return Call(std::move(job));
 }
 
