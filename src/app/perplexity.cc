@@ -25,11 +25,6 @@ struct BaseHeader {
 static_assert(sizeof(BaseHeader) == 40);
 const uint32_t kVersion = BaseHeader().version;
 
-Status write_all(const std::string& path, std::FILE* file, const void* data, size_t bytes) {
-  if (std::fwrite(data, 1, bytes, file) == bytes) return {};
-  return fail(Code::io, path + ": cannot write: " + std::strerror(errno));
-}
-
 }  // namespace
 
 Status score_text(Forward& forward,
@@ -74,17 +69,15 @@ Result<BaseWriter> BaseWriter::create(const std::string& path,
                                       const Windows& windows,
                                       int n_vocab) {
   BaseWriter out;
-  out.path_ = path;
-  out.file_.reset(std::fopen(path.c_str(), "wb"));
-  if (!out.file_) return fail(Code::io, path + ": cannot be written: " + std::strerror(errno));
+  QR_TRY(out.file_, OutputFile::create(path));
   BaseHeader header;
   header.n_vocab = n_vocab;
   header.ctx = windows.ctx;
   header.stride = windows.stride;
   header.bos = windows.bos;
   header.n_tokens = static_cast<int64_t>(tokens.size());
-  QR_TRY_VOID(write_all(path, out.file_.get(), &header, sizeof header));
-  QR_TRY_VOID(write_all(path, out.file_.get(), tokens.data(), tokens.size_bytes()));
+  QR_TRY_VOID(out.file_->write(&header, sizeof header));
+  QR_TRY_VOID(out.file_->write(tokens.data(), tokens.size_bytes()));
   return out;
 }
 
@@ -96,14 +89,11 @@ Status BaseWriter::add(std::span<const double> log_p) {
     row_[i] = static_cast<uint16_t>(std::lround(step));
   }
   const auto top = static_cast<float>(max);
-  QR_TRY_VOID(write_all(path_, file_.get(), &top, sizeof top));
-  return write_all(path_, file_.get(), row_.data(), row_.size() * sizeof row_[0]);
+  QR_TRY_VOID(file_->write(&top, sizeof top));
+  return file_->write(row_.data(), row_.size() * sizeof row_[0]);
 }
 
-Status BaseWriter::finish() {
-  if (std::fflush(file_.get()) == 0) return {};
-  return fail(Code::io, path_ + ": cannot write: " + std::strerror(errno));
-}
+Status BaseWriter::finish() { return file_->finish(); }
 
 Result<BaseReader> BaseReader::open(const std::string& path,
                                     std::span<const Token> tokens,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/forward.h"
+#include "app/output_file.h"
 #include "base/result.h"
 
 namespace quire {
@@ -45,7 +46,7 @@ void log_softmax(std::span<const float> logits, std::vector<double>& out);
 // less likely than e^−kDepth of the likeliest counts as that). An error of 24/65535/2 = 0.0002 in ln p at most.
 class BaseWriter {
  public:
-  // Code::io names the file.
+  // Errors, here and of the others, as OutputFile's: nothing stays of a file that was not finished.
   static Result<BaseWriter> create(const std::string& path,
                                    std::span<const Token> tokens,
                                    const Windows& windows,
@@ -54,8 +55,7 @@ class BaseWriter {
   Status finish();
 
  private:
-  std::string path_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
+  std::unique_ptr<OutputFile> file_;
   std::vector<uint16_t> row_;
 };
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/model_name.h"
+#include "app/output_file.h"
 #include "app/text_tokens.h"
 #include "engine/option_ranges.h"
 
@@ -54,6 +56,14 @@ Status run(Args& args) {
   if (args.out.empty()) return fail(Code::invalid, "--out must name the file to write");
   if (!args.text.empty() && !args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
   if (!has_text && args.in.empty()) return fail(Code::invalid, "give --text, --tokens, or files to add up with --in");
+  std::vector<std::string> read = args.in;
+  read.push_back(args.text);
+  QR_TRY_VOID(check_not_read("--out", args.out, read));
+  QR_TRY_VOID(check_may_be_replaced("--out", args.out));
+  if (has_text) {
+    QR_TRY(args.model.model, model_path(args.model.model));
+    QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
+  }
   Imatrix sums;
   for (const std::string& path : args.in) {
     QR_TRY(const Imatrix one, Imatrix::open(path));

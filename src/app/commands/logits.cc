@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <numeric>
 
 #include "app/forward.h"
+#include "app/model_name.h"
+#include "app/output_file.h"
 #include "app/wire.h"
 #include "base/json.h"
 #include "engine/option_ranges.h"
@@ -21,7 +22,7 @@ struct Args {
 };
 
 // NumPy's format 1.0: magic, header length, a Python dict padded to 64 bytes, then the data.
-Status write_npy_header(std::FILE* file, int64_t rows, int64_t cols) {
+Status write_npy_header(OutputFile& file, int64_t rows, int64_t cols) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
                        std::to_string(cols) + "), }";
   header.resize((10 + header.size() + 64) / 64 * 64 - 10, ' ');
@@ -36,14 +37,11 @@ Status write_npy_header(std::FILE* file, int64_t rows, int64_t cols) {
                                 0,
                                 static_cast<unsigned char>(header.size() & 0xff),
                                 static_cast<unsigned char>(header.size() >> 8)};
-  if (std::fwrite(head, 1, sizeof head, file) != sizeof head ||
-      std::fwrite(header.data(), 1, header.size(), file) != header.size()) {
-    return fail(Code::io, std::string("cannot write: ") + std::strerror(errno));
-  }
-  return {};
+  QR_TRY_VOID(file.write(head, sizeof head));
+  return file.write(header.data(), header.size());
 }
 
-Status write_logits(const Args& args, const LoadedModel& loaded, std::FILE* file) {
+Status write_logits(const Args& args, const LoadedModel& loaded, OutputFile& file) {
   const ModelInfo& info = loaded.model->info();
   const auto n = static_cast<int64_t>(args.tokens.size());
   QR_TRY_VOID(write_npy_header(file, n, info.n_vocab));
@@ -51,12 +49,9 @@ Status write_logits(const Args& args, const LoadedModel& loaded, std::FILE* file
   for (int64_t at = 0; at < n; at += args.chunk) {
     const auto count = static_cast<size_t>(std::min<int64_t>(args.chunk, n - at));
     const Tensor logits = forward.run(std::span(args.tokens).subspan(static_cast<size_t>(at), count));
-    const auto values = static_cast<size_t>(logits.n_elements());
-    if (std::fwrite(logits.data, sizeof(float), values, file) != values) {
-      return fail(Code::io, args.out + ": cannot write: " + std::strerror(errno));
-    }
+    QR_TRY_VOID(file.write(logits.data, static_cast<size_t>(logits.n_elements()) * sizeof(float)));
   }
-  return {};
+  return file.finish();
 }
 
 // The logarithm of the sum of exponentials of a row.
@@ -138,6 +133,8 @@ Status run(Args& args) {
   if (args.top < 0 || args.top > 1 << 20)
     return fail(Code::invalid, "--top must be 0 to 1048576, got " + std::to_string(args.top));
   if (args.top == 0 && args.out.empty()) return fail(Code::invalid, "--out or --top says what to write");
+  QR_TRY(args.model.model, model_path(args.model.model));
+  QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
   QR_TRY(const LoadedModel loaded, load(args.model));
   if (!args.text.empty() && args.tokens.empty()) {
     if (!loaded.tokenizer) return fail(Code::not_found, loaded.path + " has no tokenizer: give --tokens");
@@ -146,11 +143,8 @@ Status run(Args& args) {
   QR_TRY_VOID(check_tokens(args, loaded.model->info()));
   if (args.top > 0) QR_TRY_VOID(print_top(args, loaded));
   if (args.out.empty()) return {};
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(args.out.c_str(), "wb"), &std::fclose);
-  if (!file) return fail(Code::io, args.out + ": cannot create: " + std::strerror(errno));
-  QR_TRY_VOID(write_logits(args, loaded, file.get()));
-  if (std::fflush(file.get()) != 0) return fail(Code::io, args.out + ": cannot write: " + std::strerror(errno));
-  return {};
+  QR_TRY(const std::unique_ptr<OutputFile> file, OutputFile::create(args.out));
+  return write_logits(args, loaded, *file);
 }
 
 QR_REGISTER(Command,

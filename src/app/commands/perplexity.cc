@@ -2,11 +2,13 @@
 #include "app/perplexity.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
 #include "app/context_shift.h"
+#include "app/model_name.h"
+#include "app/output_file.h"
 #include "app/progress.h"
 #include "app/text_tokens.h"
 #include "app/wire.h"
@@ -67,10 +69,6 @@ class Scorer {
  public:
   Result<Tally> run(const Args& args, const LoadedModel& loaded, const std::vector<Token>& tokens, const Windows& w) {
     const int n_vocab = loaded.model->info().n_vocab;
-    if (!args.nll_out.empty()) {
-      nll_file_.reset(std::fopen(args.nll_out.c_str(), "w"));
-      if (!nll_file_) return fail(Code::io, args.nll_out + ": cannot be written: " + std::strerror(errno));
-    }
     if (!args.kl_base.empty()) {
       QR_TRY(BaseReader reader, BaseReader::open(args.kl_base, tokens, w, n_vocab));
       reader_ = std::make_unique<BaseReader>(std::move(reader));
@@ -79,6 +77,9 @@ class Scorer {
       QR_TRY(BaseWriter writer, BaseWriter::create(args.kl_base_out, tokens, w, n_vocab));
       writer_ = std::make_unique<BaseWriter>(std::move(writer));
     }
+    if (!args.nll_out.empty()) {
+      QR_TRY(nll_file_, OutputFile::create(args.nll_out));
+    }
     QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, w.ctx, std::min(w.ctx, kScoredRows)));
     Progress bar("perplexity", std::ssize(tokens));
     QR_TRY_VOID(score_text(forward, tokens, w, [this, &bar](const Scored& scored) {
@@ -86,9 +87,7 @@ class Scorer {
       return see(scored);
     }));
     if (writer_) QR_TRY_VOID(writer_->finish());
-    if (nll_file_ && std::fflush(nll_file_.get()) != 0) {
-      return fail(Code::io, args.nll_out + ": cannot be written: " + std::strerror(errno));
-    }
+    if (nll_file_) QR_TRY_VOID(nll_file_->finish());
     return std::move(tally_);
   }
 
@@ -101,7 +100,10 @@ class Scorer {
     }
     tally_.nll.push_back(nll);
     if (nll_file_) {
-      std::fprintf(nll_file_.get(), "%ld\t%d\t%.6f\n", static_cast<long>(scored.position), scored.token, nll);
+      std::array<char, 400> line;  // a double's digits at most, and two numbers
+      const int n = std::snprintf(line.data(), line.size(), "%ld\t%d\t%.6f\n", static_cast<long>(scored.position),
+                                  scored.token, nll);
+      QR_TRY_VOID(nll_file_->write(line.data(), static_cast<size_t>(n)));
     }
     if (writer_) QR_TRY_VOID(writer_->add(log_p_));
     if (!reader_) return {};
@@ -116,7 +118,7 @@ class Scorer {
   std::vector<double> log_p_, base_;
   std::unique_ptr<BaseReader> reader_;
   std::unique_ptr<BaseWriter> writer_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> nll_file_{nullptr, &std::fclose};
+  std::unique_ptr<OutputFile> nll_file_;
 };
 
 Json result_of(const Tally& tally, size_t n_tokens, const Windows& windows) {
@@ -156,8 +158,23 @@ void print(const Json& result) {
   std::printf("same top   %.2f %%\n", 100 * number("same_top"));
 }
 
+// None of what is written takes the place of what is read, or of the other.
+Status check_outputs(const Args& args) {
+  const std::string read[] = {args.text, args.kl_base};
+  for (const auto& [said_as, out] :
+       {std::pair("--nll", &args.nll_out), std::pair("--kl-base-out", &args.kl_base_out)}) {
+    QR_TRY_VOID(check_not_read(said_as, *out, read));
+    QR_TRY_VOID(check_not_model(said_as, *out, args.model.model));
+  }
+  if (!args.nll_out.empty() && args.nll_out == args.kl_base_out)
+    return fail(Code::invalid, "--nll and --kl-base-out name one file, " + args.nll_out);
+  return {};
+}
+
 Status run(Args& args) {
   if (args.text.empty() == args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
+  QR_TRY(args.model.model, model_path(args.model.model));
+  QR_TRY_VOID(check_outputs(args));
   args.model.ctx = args.ctx;
   QR_TRY(const LoadedModel loaded, load(args.model));
   QR_TRY(const std::vector<Token> tokens, read_tokens(args, loaded));

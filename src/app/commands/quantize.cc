@@ -10,6 +10,7 @@
 #include "app/carried_tokenizer.h"
 #include "app/command.h"
 #include "app/imatrix.h"
+#include "app/output_file.h"
 #include "app/progress.h"
 #include "base/lower_case.h"
 #include "base/mmap.h"
@@ -198,27 +199,12 @@ Status write_tensor(const Job& job, const std::string& place, const How& how, Pr
 
 // Whether OUT may be written: never in place of what is read, and of another file only where --force says so.
 Status check_out(const Args& args) {
-  namespace fs = std::filesystem;
+  const std::string read[] = {args.in, args.imatrix};
+  QR_TRY_VOID(check_not_read("OUT", args.out, read));
+  QR_TRY_VOID(check_may_be_replaced("OUT", args.out));
   std::error_code error;
-  const fs::path out(args.out), in(args.in);
-  if (!fs::exists(fs::symlink_status(out, error))) return {};
-  const fs::path folder = out.has_parent_path() ? out.parent_path() : fs::path(".");
-  const bool is_of_model = fs::equivalent(in, out, error) || fs::equivalent(in, folder, error);
-  if (is_of_model || (!args.imatrix.empty() && fs::equivalent(args.imatrix, out, error))) {
-    return fail(Code::invalid, "OUT " + args.out + " is what is read, under this name or another; name a new file");
-  }
-  if (!fs::is_regular_file(out, error)) return fail(Code::invalid, "OUT " + args.out + " is there and is no file");
-  if (!args.force) return fail(Code::invalid, "OUT " + args.out + " is there; --force replaces it");
-  return {};
-}
-
-// The other parts of a model in several files.
-Status check_parts(const Args& args, const ModelFile& model) {
-  std::error_code error;
-  for (const auto& map : model.maps) {
-    if (!std::filesystem::equivalent(map->path(), args.out, error)) continue;
-    return fail(Code::invalid, "OUT " + args.out + " is a part of what is read; name a new file");
-  }
+  if (!args.force && std::filesystem::exists(std::filesystem::symlink_status(args.out, error)))
+    return fail(Code::invalid, "OUT " + args.out + " is there; --force replaces it");
   return {};
 }
 
@@ -231,7 +217,7 @@ Status run(const Args& args) {
     QR_TRY(how.importance, Imatrix::open(args.imatrix));
   }
   QR_TRY(ModelFile model, open_model(args.in));
-  QR_TRY_VOID(check_parts(args, model));
+  QR_TRY_VOID(check_not_part("OUT", args.out, model));
   GgufWriter writer(args.out, args.force ? GgufWriter::Existing::replaced : GgufWriter::Existing::kept);
   if (model.is_hugging_face) {
     QR_TRY(model, gguf_form(model));

@@ -17,7 +17,9 @@
 #include "app/local_server.h"
 #include "app/memory_plan.h"
 #include "app/model_card.h"
+#include "app/model_name.h"
 #include "app/model_store.h"
+#include "app/output_file.h"
 #include "app/spec_options.h"
 #include "app/step_needs.h"
 #include "app/stop_signals.h"
@@ -191,6 +193,19 @@ Status read_chat_template(Args& args) {
   return check_chat_template(args.serve.chat_template);
 }
 
+// A recording takes the place of no file that is read.
+Status check_record(Args& args) {
+  if (args.record.empty()) return {};
+  std::vector<std::string> read = args.public_prompts;
+  read.insert(read.end(), {args.warm_prompts, args.kv_remote_password_file, args.chat_template_file,
+                           args.access.key_file, args.serve.tls_certificate, args.serve.tls_key, args.spec.draft});
+  for (const std::string& prefix : args.prefixes) read.push_back(prefix.substr(prefix.find('=') + 1));
+  QR_TRY_VOID(check_not_read("--record", args.record, read));
+  if (must_pull(args.model.model)) return {};  // so it is not there yet
+  QR_TRY(args.model.model, model_path(args.model.model));
+  return check_not_model("--record", args.record, args.model.model);
+}
+
 // What can be known to be wrong before there is a model.
 Status check(Args& args) {
   QR_TRY_VOID(check(args.sampling));
@@ -217,6 +232,7 @@ Status check(Args& args) {
     return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
   QR_TRY_VOID(check_tier(args, "--kv-disk", args.engine.kv_disk));
   QR_TRY_VOID(record_bytes(args));
+  QR_TRY_VOID(check_record(args));
   QR_TRY_VOID(check_tier(args, "--kv-remote", args.engine.kv_remote));
   if (!args.kv_remote_password_file.empty()) {
     QR_TRY(args.engine.kv_remote_password, read_password(args.kv_remote_password_file));
