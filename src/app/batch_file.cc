@@ -1,10 +1,13 @@
 #include "app/batch_file.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 
 #include "app/json_fields.h"
+#include "app/output_file.h"
 
 namespace quire {
 namespace {
@@ -23,6 +26,45 @@ Json result_head(int64_t n_line, const std::string& custom_id) {
   out.set("id", "batch_req_" + std::to_string(n_line));
   out.set("custom_id", custom_id.empty() ? Json() : Json(custom_id));
   return out;
+}
+
+constexpr std::string_view kResultBegins = "{\"id\":\"batch_req_";
+
+// What a cut line could have become.
+bool may_become_result(std::string_view cut) {
+  const size_t n = std::min(cut.size(), kResultBegins.size());
+  return cut.substr(0, n) == kResultBegins.substr(0, n);
+}
+
+bool is_result(const Json& line) {
+  return line.find("custom_id") != nullptr && line.find("response") != nullptr && line.find("error") != nullptr;
+}
+
+// Calls `see` with each result and its line. `cut`: whether the last line has no end; it is not seen.
+Status read_results(const std::string& path,
+                    const std::function<Status(const std::string&, const Json&)>& see,
+                    bool& cut) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  cut = false;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return fail(Code::invalid, "OUT " + path + " is there and is no file");
+  if (!fs::is_regular_file(status)) return {};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return fail(Code::io, path + ": cannot read");
+  int64_t n_line = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++n_line;
+    cut = in.eof();
+    if (!cut && line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const Result<Json> json = cut ? Result<Json>(Json()) : Json::parse(line);
+    if (cut ? !may_become_result(line) : !json || json->as_object() == nullptr || !is_result(*json)) {
+      return fail(Code::invalid, "OUT " + path + " is there, and its line " + std::to_string(n_line) +
+                                     " is no result of a batch; name a new file, or --restart replaces it");
+    }
+    if (!cut) QR_TRY_VOID(see(line, *json));
+  }
+  return in.bad() ? fail(Code::io, path + ": cannot read") : Status{};
 }
 
 }  // namespace
@@ -48,6 +90,12 @@ Result<BatchLine> parse_batch_line(const std::string& text) {
   return out;
 }
 
+std::string custom_id_in(const std::string& text) {
+  const Result<Json> json = Json::parse(text);
+  const std::string* id = json && json->as_object() != nullptr ? string_at(*json, "custom_id") : nullptr;
+  return id != nullptr ? *id : "";
+}
+
 std::string batch_result(int64_t n_line, const std::string& custom_id, int status, Json body) {
   Json response, out = result_head(n_line, custom_id);
   const std::string* request_id = string_at(body, "id");
@@ -71,24 +119,34 @@ std::string batch_failure(int64_t n_line,
   return out.dump();
 }
 
+Status check_results(const std::string& path) {
+  bool cut = false;
+  return read_results(path, [](const std::string&, const Json&) { return Status{}; }, cut);
+}
+
 Result<std::set<std::string>> keep_done(const std::string& path) {
   std::set<std::string> done;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return done;
-  std::ifstream in(path, std::ios::binary);
-  const std::string kept_path = path + ".kept";
-  std::ofstream kept(kept_path, std::ios::binary);
-  for (std::string line; std::getline(in, line);) {
-    if (in.eof()) break;  // the last one has no end: it was cut off
-    const Result<Json> json = Json::parse(line);
-    const std::string* id = json ? done_id(*json) : nullptr;
-    if (id != nullptr && done.insert(*id).second) kept << line << '\n';
-  }
-  if (in.bad() || (!in.eof() && in.fail())) return fail(Code::io, path + ": cannot read");
-  kept.close();
-  if (kept.fail()) return fail(Code::io, kept_path + ": cannot write");
-  std::filesystem::rename(kept_path, path, error);
-  if (error) return fail(Code::io, path + ": cannot be replaced: " + error.message());
+  bool cut = false, others = false;
+  QR_TRY_VOID(read_results(
+      path,
+      [&](const std::string&, const Json& line) -> Status {
+        const std::string* id = done_id(line);
+        others |= id == nullptr || !done.insert(*id).second;
+        return {};
+      },
+      cut));
+  if (!cut && !others) return done;
+  QR_TRY(const std::unique_ptr<OutputFile> kept, OutputFile::create(path));
+  std::set<std::string> written;
+  QR_TRY_VOID(read_results(
+      path,
+      [&](const std::string& line, const Json& json) -> Status {
+        const std::string* id = done_id(json);
+        return id != nullptr && written.insert(*id).second ? kept->write((line + '\n').data(), line.size() + 1)
+                                                           : Status{};
+      },
+      cut));
+  QR_TRY_VOID(kept->finish());
   return done;
 }
 

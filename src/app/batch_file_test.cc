@@ -63,11 +63,48 @@ TEST(BatchFile, KeepsWhatIsDoneAndDropsTheRest) {
         << good << '\n'
         << good.substr(0, 20);
   }
+  EXPECT_TRUE(check_results(path));
   const auto done = keep_done(path);
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(*done, (std::set<std::string>{"a", "b"}));
   EXPECT_EQ(content(path), good + "\n" + refused + "\n");
   EXPECT_EQ(*keep_done(path), *done);
+}
+
+TEST(BatchFile, NamesABadLinesId) {
+  EXPECT_EQ(custom_id_in(R"({"custom_id":"a","method":"GET"})"), "a");
+  for (const char* none : {"{", "[1]", "7", "{}", R"({"custom_id":5})"}) EXPECT_EQ(custom_id_in(none), "") << none;
+}
+
+TEST(BatchFile, RefusesAFileThatHoldsNoResultsAndLeavesItAsItIs) {
+  const std::string path = testing::TempDir() + "notes.txt";
+  const std::string good = batch_result(1, "a", 200, Json(Json::Object{})) + "\n";
+  const std::string failed = batch_failure(2, "", "invalid_line", "no") + "\n";
+  const std::pair<std::string, int> cases[] = {
+      {"my notes\nand more\n", 1},
+      {"notes without an end", 1},
+      {good + failed + "\n{\"a\":1}\n", 4},
+      {good + "[1]\n", 2},
+      {good + R"({"custom_id":"a","method":"POST","url":"/v1/x","body":{}})" + "\n", 2},
+      {good + "GGUF", 2}};
+  for (const auto& [text, n_line] : cases) {
+    std::ofstream(path) << text;
+    for (const Status& refused : {check_results(path), keep_done(path).map([](const auto&) {})}) {
+      ASSERT_FALSE(refused) << text;
+      EXPECT_EQ(refused.error().message, "OUT " + path + " is there, and its line " + std::to_string(n_line) +
+                                             " is no result of a batch; name a new file, or --restart replaces it");
+    }
+    EXPECT_EQ(content(path), text);
+  }
+  std::ofstream(path) << "\n" << good;  // an empty line is nobody's
+  EXPECT_TRUE(check_results(path));
+}
+
+TEST(BatchFile, NothingIsReadOfADeviceAndAFolderIsRefused) {
+  EXPECT_TRUE(check_results("/dev/full"));
+  EXPECT_TRUE(keep_done("/dev/full")->empty());
+  EXPECT_EQ(check_results(testing::TempDir()).error().message,
+            "OUT " + testing::TempDir() + " is there and is no file");
 }
 
 TEST(BatchFile, AFileThatIsNotThereHasNothingDone) {

@@ -1,5 +1,7 @@
 // quire batch: OpenAI batch lines, as fast as the engine takes them. Results are written as they come; a run that was
 // ended goes on where it was.
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,8 @@
 #include "app/batch_file.h"
 #include "app/context_shift.h"
 #include "app/local_server.h"
+#include "app/model_name.h"
+#include "app/output_file.h"
 #include "app/progress.h"
 #include "base/log.h"
 #include "engine/option_ranges.h"
@@ -44,12 +48,16 @@ int64_t count_lines(const std::string& path) {
 // Lines of the input that are still to be done, handed out one by one; the results' file.
 class Batch {
  public:
-  Batch(const Args& args, Remote remote, std::set<std::string> done)
-      : args_(args), remote_(std::move(remote)), done_(std::move(done)) {}
+  Batch(const Args& args, Remote remote) : args_(args), remote_(std::move(remote)) {}
 
+  // OUT is first touched here, after all else was found well.
   Status run() {
     in_.open(args_.in, std::ios::binary);
     if (!in_) return fail(Code::io, args_.in + ": cannot read");
+    std::error_code error;
+    if (args_.restart && std::filesystem::is_regular_file(args_.out, error) && std::remove(args_.out.c_str()) != 0)
+      return fail(Code::io, args_.out + ": cannot be removed");
+    QR_TRY(done_, keep_done(args_.out));
     out_ = std::fopen(args_.out.c_str(), "ab");
     if (out_ == nullptr) return fail(Code::io, args_.out + ": cannot write");
     progress_.emplace(args_.in, count_lines(args_.in));
@@ -59,6 +67,7 @@ class Batch {
     for (std::thread& thread : threads) thread.join();
     progress_.reset();
     if (std::fclose(out_) != 0) write_failed_ = true;
+    if (in_.bad()) return fail(Code::io, args_.in + ": cannot read");
     if (write_failed_) return fail(Code::io, args_.out + ": cannot write");
     log_info(std::to_string(n_done_) + " done, " + std::to_string(n_failed_) + " failed, " +
              std::to_string(n_skipped_) + " were done before");
@@ -81,14 +90,14 @@ class Batch {
       Result<BatchLine> line = parse_batch_line(text);
       if (!line) {
         ++n_failed_;
-        write(batch_failure(n_line_, "", "invalid_line",
+        write(batch_failure(n_line_, custom_id_in(text), "invalid_line",
                             "line " + std::to_string(n_line_) + ": " + line.error().message));
-      } else if (done_.contains(line->custom_id)) {
-        ++n_skipped_;
       } else if (!seen_.insert(line->custom_id).second) {
         ++n_failed_;
         write(batch_failure(n_line_, line->custom_id, "duplicate_custom_id",
                             "line " + std::to_string(n_line_) + ": an earlier line has the same custom_id"));
+      } else if (done_.contains(line->custom_id)) {
+        ++n_skipped_;
       } else {
         work = {n_line_, *std::move(line)};
         ++n_running_;
@@ -141,7 +150,7 @@ class Batch {
 
   const Args& args_;
   const Remote remote_;
-  const std::set<std::string> done_;
+  std::set<std::string> done_;  // of the runs before
   std::optional<Progress> progress_;
   std::mutex mu_;
   std::ifstream in_;
@@ -151,22 +160,37 @@ class Batch {
   bool write_failed_ = false;
 };
 
+// What IN, OUT and MODEL name, before anything is written.
+Status check_files(Args& args) {
+  std::error_code error;
+  const auto status = std::filesystem::status(args.in, error);
+  if (std::filesystem::is_directory(status)) return fail(Code::invalid, "IN " + args.in + " is a folder");
+  if (!std::filesystem::exists(status) || ::access(args.in.c_str(), R_OK) != 0)
+    return fail(Code::io, args.in + ": cannot read");
+  QR_TRY_VOID(check_not_read("OUT", args.out, {&args.in, 1}));
+  const Status results = args.restart ? Status{} : check_results(args.out);
+  if (args.url.empty()) {
+    QR_TRY(args.model.model, model_path(args.model.model));
+    // Results are no file of the model's, even where they lie in its folder.
+    if (args.restart || !results) QR_TRY_VOID(check_not_model("OUT", args.out, args.model.model));
+  }
+  return results;
+}
+
 Status run(Args& args) {
   if (args.in_flight < 0 || args.in_flight > 4096)
     return fail(Code::invalid, "--in-flight must be 0 to 4096, got " + std::to_string(args.in_flight));
   // A queue behind what runs keeps every step full.
   if (args.in_flight == 0) args.in_flight = std::min(2 * args.engine.max_seqs, 4096);
   args.engine.max_queue = std::max(args.engine.max_queue, args.in_flight);
-  if (args.restart && std::remove(args.out.c_str()) != 0 && std::filesystem::exists(args.out))
-    return fail(Code::io, args.out + ": cannot be removed");
-  QR_TRY(std::set<std::string> done, keep_done(args.out));
+  QR_TRY_VOID(check_files(args));
   if (!args.url.empty()) {
     QR_TRY(Remote remote, parse_remote(args.url));
     remote.api_key = args.api_key;
-    return Batch(args, std::move(remote), std::move(done)).run();
+    return Batch(args, std::move(remote)).run();
   }
   QR_TRY(const std::unique_ptr<LocalServer> server, LocalServer::start(args.model, args.engine));
-  return Batch(args, server->remote(), std::move(done)).run();
+  return Batch(args, server->remote()).run();
 }
 
 QR_REGISTER(Command,
