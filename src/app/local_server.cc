@@ -3,6 +3,7 @@
 #include <random>
 
 #include "app/engine_names.h"
+#include "app/model_card.h"
 
 namespace quire {
 namespace {
@@ -39,6 +40,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
   const std::string key = random_key();
   serve.keys = {plain_key("local", key, true, false)};
   serve.sampling = out->loaded_.sampling;
+  serve.card = model_card(out->loaded_);
   out->engine_->start();
   QR_TRY(out->serving_, start_serving(serve, *out->engine_, *out->loaded_.tokenizer, out->metrics_, out->signal_));
   out->remote_ = {serve.host, out->serving_->port(), "", key};

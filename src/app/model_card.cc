@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "app/model_store.h"
-#include "app/wire.h"
 #include "io/describe.h"
 #include "serve/ollama.h"
 
@@ -40,6 +39,13 @@ ModelCard card_of(const std::string& path, const Json& about) {
 ModelCard model_card(const std::string& path) {
   const Result<Json> about = describe_model(path);
   return about ? card_of(path, *about) : ModelCard{};
+}
+
+ModelCard model_card(const LoadedModel& loaded) {
+  ModelCard card = model_card(loaded.path);
+  card.n_embd = loaded.model->info().n_embd;
+  card.digest = loaded.model->info().fingerprint;
+  return card;
 }
 
 std::string shown_model(const std::string& path) {

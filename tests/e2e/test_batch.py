@@ -93,6 +93,17 @@ class Batch(unittest.TestCase):
             self.assertEqual(sorted(str(r['custom_id']) for r in results if r['error']), ['None', 'a', 'g', 's', 'u'])
             self.assertEqual(len(results), 6)
 
+    def test_embeddings_are_the_servers(self):
+        body = {'input': 'Once upon a time'}
+        self.write([{'custom_id': 'e', 'method': 'POST', 'url': '/v1/embeddings', 'body': body}])
+        batch(self.input, self.output, model())
+        server = Server('--threads', '1')
+        try:
+            answer = server.post('/v1/embeddings', body)[2]
+        finally:
+            server.stop()
+        self.assertEqual(self.results()['e']['response']['body']['data'], answer['data'])
+
     def test_no_file_of_somebodys_is_touched(self):
         self.write([self.line('a')])
         notes, weights, link = (os.path.join(self.folder.name, name) for name in ('notes.txt', 'm.gguf', 'link.jsonl'))

@@ -339,9 +339,7 @@ Status run(Args& args) {
   apply_sampling(args, loaded, args.serve);
   QR_TRY(const std::unique_ptr<AdapterTable> adapters, adapters_of(args, loaded));
   args.serve.adapters = adapters.get();
-  args.serve.card = model_card(loaded.path);
-  args.serve.card.n_embd = loaded.model->info().n_embd;
-  args.serve.card.digest = loaded.model->info().fingerprint;
+  args.serve.card = model_card(loaded);
   QR_TRY(args.serve.machine, machine_facts(args, loaded.model->info()));
   if (recording) recording->begin(*engine, loaded.model->info(), env.prefixes);
   engine->start();
