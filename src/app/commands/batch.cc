@@ -170,6 +170,7 @@ Status check_files(Args& args) {
   QR_TRY_VOID(check_not_read("OUT", args.out, {&args.in, 1}));
   const Status results = args.restart ? Status{} : check_results(args.out);
   if (args.url.empty()) {
+    QR_TRY_VOID(load_options(args.model, nullptr));
     QR_TRY(args.model.model, model_path(args.model.model));
     // Results are no file of the model's, even where they lie in its folder.
     if (args.restart || !results) QR_TRY_VOID(check_not_model("OUT", args.out, args.model.model));

@@ -61,6 +61,7 @@ Status run(Args& args) {
   QR_TRY_VOID(check_not_read("--out", args.out, read));
   QR_TRY_VOID(check_may_be_replaced("--out", args.out));
   if (has_text) {
+    QR_TRY_VOID(load_options(args.model, nullptr));
     QR_TRY(args.model.model, model_path(args.model.model));
     QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
   }

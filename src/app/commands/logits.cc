@@ -133,6 +133,7 @@ Status run(Args& args) {
   if (args.top < 0 || args.top > 1 << 20)
     return fail(Code::invalid, "--top must be 0 to 1048576, got " + std::to_string(args.top));
   if (args.top == 0 && args.out.empty()) return fail(Code::invalid, "--out or --top says what to write");
+  QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY(args.model.model, model_path(args.model.model));
   QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
   QR_TRY(const LoadedModel loaded, load(args.model));

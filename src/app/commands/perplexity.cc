@@ -173,6 +173,7 @@ Status check_outputs(const Args& args) {
 
 Status run(Args& args) {
   if (args.text.empty() == args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
+  QR_TRY_VOID(load_options(args.model, nullptr));
   QR_TRY(args.model.model, model_path(args.model.model));
   QR_TRY_VOID(check_outputs(args));
   args.model.ctx = args.ctx;
