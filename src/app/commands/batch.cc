@@ -168,7 +168,7 @@ Status check_files(Args& args) {
   if (!std::filesystem::exists(status) || ::access(args.in.c_str(), R_OK) != 0)
     return fail(Code::io, args.in + ": cannot read");
   QR_TRY_VOID(check_not_read("OUT", args.out, {&args.in, 1}));
-  const Status results = args.restart ? Status{} : check_results(args.out);
+  Status results = args.restart ? Status{} : check_results(args.out);
   if (args.url.empty()) {
     QR_TRY_VOID(load_options(args.model, nullptr));
     QR_TRY(args.model.model, model_path(args.model.model));
