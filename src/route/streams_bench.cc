@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <functional>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/nanoseconds.h"
@@ -35,7 +37,7 @@ struct Door {
     address.sin_family = AF_INET;
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
     socklen_t length = sizeof address;
-    ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length);
+    QR_CHECK(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0, "no port of this machine's own");
     ::listen(fd.get(), 1024);
     ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
     port = ntohs(address.sin_port);
@@ -74,6 +76,7 @@ class Peers {
     epoll_event events[256];
     const int n = ::epoll_wait(epoll_, events, 256, wait_ms);
     std::vector<int> out;
+    out.reserve(256);
     for (int i = 0; i < n; ++i) out.push_back(events[i].data.fd);
     return out;
   }
@@ -154,8 +157,7 @@ int64_t kept_bytes(pid_t pid) {
 // A process that ends with this object.
 class Child {
  public:
-  template <typename F>
-  explicit Child(F&& run) : pid_(::fork()) {
+  explicit Child(const std::function<void()>& run) : pid_(::fork()) {
     if (pid_ != 0) return;
     run();
     ::_exit(0);
@@ -239,7 +241,7 @@ void streams(benchmark::State& state) {
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
   const int n = static_cast<int>(std::min<int64_t>(state.range(0), (static_cast<int64_t>(files.rlim_cur) - 200) / 2));
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     std::vector<Door> doors(kWorkers);
     int port_pipe[2];
     if (::pipe(port_pipe) != 0) return state.SkipWithError("no pipe");
