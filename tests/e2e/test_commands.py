@@ -41,6 +41,7 @@ class Generate(unittest.TestCase):
             self.assertIn(words, quire('generate', model(), '--prompt', 'x', *arguments, code=2).stderr)
 
 
+
 class Logits(unittest.TestCase):
     def test_the_top_of_each_position_as_json(self):
         lines = [json.loads(line) for line in
@@ -79,7 +80,7 @@ class Chat(unittest.TestCase):
         self.assertEqual([m['role'] for m in messages], ['system', 'user', 'assistant', 'user', 'assistant'])
         self.assertEqual(messages[1]['content'], 'One\ntwo')
         self.assertEqual(messages[3]['content'], 'three')
-        stats = re.findall(r'\[(\d+) tokens, .* tok/s, first after .* (\d+) of (\d+) prompt tokens cached', done.stderr)
+        stats = re.findall(r'\[(\d+) tokens, (?:.* tok/s, )?first after .* (\d+) of (\d+) prompt tokens cached', done.stderr)
         self.assertEqual(len(stats), 3)
         self.assertEqual(stats[2][2], stats[1][2], 'a retry asks the same')
         self.assertGreater(int(stats[2][1]), 0)
@@ -366,6 +367,11 @@ class Memory(unittest.TestCase):
         shell = f'ulimit -v 60000; exec {binary()} doctor {self.path} --no-probe --threads 1'
         done = subprocess.run(['bash', '-c', shell], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 1, done.stdout)
+
+    def test_the_doctor_names_a_model_that_is_not_there(self):
+        for named in ('/nonexistent/x.gguf', 'foo.gguf'):
+            done = quire('doctor', named, '--no-probe', code=1)
+            self.assertIn(f'no file or folder "{named}"', done.stderr)
 
     def test_what_does_not_fit_is_refused_before_loading(self):
         shell = f'ulimit -v 400000; exec {binary()} serve {self.path} --port 0 --threads 1 --kv-memory 1G'

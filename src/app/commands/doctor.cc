@@ -17,7 +17,8 @@ struct Args {
 
 Result<ModelFacts> model_facts(const Args& args) {
   const Result<std::string> path = model_path(args.model.model);
-  if (!path) return ModelFacts();  // none named and none bundled
+  if (!path && args.model.model.empty()) return ModelFacts();  // none named and none bundled
+  if (!path) return tl::make_unexpected(path.error());
   QR_TRY(const ModelFile file, open_model(*path));
   EngineOptions options;
   QR_TRY(const MemoryNeeds needs, measure_needs(file, args.model, options));
