@@ -237,10 +237,23 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   return out;
 }
 
+Status check_context(const MemoryNeeds& needs, int n_ctx, int64_t kv_bytes) {
+  MemoryNeeds own = needs;
+  own.token_bytes -= needs.draft.token_bytes;
+  if (n_ctx == 0 || kv_bytes == 0 || own.kv_bytes(n_ctx) <= kv_bytes) return {};
+  const int64_t room_tokens = tokens_in(own, kv_bytes) / own.block_tokens * own.block_tokens;
+  const std::string ctx = room_tokens > 1 ? "--ctx " + std::to_string(room_tokens) : "";
+  const std::string memory = "--kv-memory " + std::to_string((own.kv_bytes(n_ctx) + (1 << 20) - 1) >> 20) + "M";
+  return tl::make_unexpected(does_not_fit("--ctx " + std::to_string(n_ctx) + " in that --kv-memory",
+                                          own.kv_bytes(n_ctx), kv_bytes, one_of({ctx, memory})));
+}
+
 Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const DraftSource& draft) {
   QR_TRY(model.model, model_path(model.model));
   QR_TRY(ModelFile file, open_model(model.model));
   QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options, draft));
+  if (const Status fits = check_context(needs, options.n_ctx, options.kv_bytes); !fits)
+    return error_within(model.model, fits.error());
   const auto own_bytes = static_cast<double>(needs.token_bytes - needs.draft.token_bytes);
   EngineOptions wanted = options;
   const double share = needs.token_bytes == 0 ? 1 : own_bytes / static_cast<double>(needs.token_bytes);

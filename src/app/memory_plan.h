@@ -56,6 +56,10 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
 // The conversion that would make the weights smaller than they are: "--weights q8_0", "--weights q4_k", or empty.
 std::string smaller_weights(const MemoryNeeds& needs);
 
+// Whether a context of `n_ctx` tokens that was asked for fits into `kv_bytes` of cache that were asked for, which are
+// the model's alone; 0: not asked for, so it fits. Code::exhausted as above. Pure.
+Status check_context(const MemoryNeeds& needs, int n_ctx, int64_t kv_bytes);
+
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
 // Code::not_found without a model. `draft` as above: a model that drafts gets as many tokens of cache as the other one,
 // heads need none. options.kv_bytes are the other one's alone.

@@ -95,6 +95,31 @@ TEST(MemoryPlan, WhatWasAskedForIsTakenWhereItFits) {
   EXPECT_EQ(plan->kv_bytes, 300 * kMiB);
 }
 
+TEST(MemoryPlan, AContextThatWasAskedForFitsTheCacheThatWasAskedForOrIsRefused) {
+  MemoryNeeds of = needs();
+  EXPECT_TRUE(check_context(of, 1024, 64 * kMiB));
+  EXPECT_TRUE(check_context(of, 0, kMiB));
+  EXPECT_TRUE(check_context(of, 1024, 0));
+  const Status small = check_context(of, 1025, 64 * kMiB + kMiB / 2);
+  ASSERT_FALSE(small);
+  EXPECT_EQ(small.error().code, Code::exhausted);
+  EXPECT_EQ(small.error().message,
+            "--ctx 1025 in that --kv-memory does not fit: needs 65.0 MiB, has 64.5 MiB; try --ctx 1024 or "
+            "--kv-memory 65M");
+  // What guesses has a cache of its own.
+  of.draft.token_bytes = kMiB / 16;
+  of.token_bytes += of.draft.token_bytes;
+  EXPECT_TRUE(check_context(of, 1024, 64 * kMiB));
+  // Layers with a window need it once.
+  of = needs();
+  of.window_token_bytes = kMiB / 32;
+  of.window_tokens = 64;
+  EXPECT_TRUE(check_context(of, 1024, 34 * kMiB));
+  const Status tight = check_context(of, 1024, 33 * kMiB);
+  ASSERT_FALSE(tight);
+  EXPECT_NE(tight.error().message.find("try --ctx 992 or --kv-memory 34M"), std::string::npos) << tight.error().message;
+}
+
 TEST(MemoryPlan, SizesReadWell) {
   EXPECT_EQ(memory_text(1536 * 1024), "1.5 MiB");
   EXPECT_EQ(memory_text(3 * 1024 * kMiB + 256 * kMiB), "3.25 GiB");

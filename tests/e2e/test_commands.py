@@ -373,6 +373,17 @@ class Memory(unittest.TestCase):
             done = quire('doctor', named, '--no-probe', code=1)
             self.assertIn(f'no file or folder "{named}"', done.stderr)
 
+    def test_a_context_that_was_asked_for_fits_the_cache_that_was_asked_for(self):
+        done = quire('serve', self.path, '--port', '0', '--threads', '1', '--ctx', '8192', '--kv-memory', '1M', code=1)
+        self.assertRegex(done.stderr, r'--ctx 8192 in that --kv-memory does not fit: needs .* MiB, has 1.0 MiB; '
+                                      r'try --ctx \d+ or --kv-memory \d+M')
+        advice = re.search(r'try --ctx (\d+) or', done.stderr)[1]
+        server = Server('--ctx', advice, '--kv-memory', '1M', '--threads', '1', path=self.path)
+        try:
+            self.assertEqual(server.get('/props')[2]['default_generation_settings']['n_ctx'], int(advice))
+        finally:
+            server.stop()
+
     def test_what_does_not_fit_is_refused_before_loading(self):
         shell = f'ulimit -v 400000; exec {binary()} serve {self.path} --port 0 --threads 1 --kv-memory 1G'
         done = subprocess.run(['bash', '-c', shell], capture_output=True, text=True, timeout=60, check=False)
