@@ -99,6 +99,7 @@ class Conversation::Impl {
   void reset() {
     messages_.clear();
     if (!system_.empty()) add("system", system_);
+    before_last_ = messages_.size();
   }
   void add(const char* role, const std::string& content) {
     Json message;
@@ -115,6 +116,7 @@ class Conversation::Impl {
     if (name == "/help") {
       std::printf("%s", kHelp);
     } else if (name == "/reset") {
+      last_question_.clear();
       reset();
     } else if (name == "/system") {
       system_ = rest;
@@ -122,7 +124,7 @@ class Conversation::Impl {
     } else if (name == "/save") {
       return save(rest);
     } else if (name == "/retry") {
-      if (last_question_.empty()) return fail(Code::invalid, "there is no question yet");
+      if (last_question_.empty()) return fail(Code::invalid, "there is no question to ask again");
       messages_.resize(before_last_);
       return question(last_question_);
     } else {
@@ -181,9 +183,11 @@ class Conversation::Impl {
     std::string cached;
     if (a.n_prompt >= 0 && a.n_cached >= 0)
       cached = ", " + std::to_string(a.n_cached) + " of " + std::to_string(a.n_prompt) + " prompt tokens cached";
-    std::fprintf(stderr, "[%ld tokens%s, %.1f tok/s, first after %.2f s%s%s]\n", static_cast<long>(n),
-                 a.n_generated < 0 ? " or more" : "", rest_s > 0 ? static_cast<double>(n - 1) / rest_s : 0.0, first_s,
-                 cached.c_str(),
+    char rate[48] = "";  // none of one token, nor of an answer that came at once
+    if (n > 1 && rest_s > 0)
+      std::snprintf(rate, sizeof rate, ", %.1f tok/s", static_cast<double>(n - 1) / rest_s);
+    std::fprintf(stderr, "[%ld tokens%s%s, first after %.2f s%s%s]\n", static_cast<long>(n),
+                 a.n_generated < 0 ? " or more" : "", rate, first_s, cached.c_str(),
                  interrupted            ? ", stopped"
                  : a.finish == "length" ? ", cut at the limit"
                                         : "");

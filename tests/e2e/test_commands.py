@@ -85,6 +85,24 @@ class Chat(unittest.TestCase):
         self.assertEqual(stats[2][2], stats[1][2], 'a retry asks the same')
         self.assertGreater(int(stats[2][1]), 0)
 
+    def talk(self, *lines):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'talk.json')
+            quire('chat', model(), '--temperature', '0', '--max-tokens', '4', text='\n'.join((*lines, f'/save {path}\n')))
+            with open(path, encoding='utf-8') as file:
+                return [(m['role'], m['content']) for m in json.load(file) if m['role'] != 'assistant']
+
+    def test_a_retry_asks_under_the_system_prompt_that_was_set_since(self):
+        self.assertEqual(self.talk('One', 'Two', '/system Be a pirate', '/retry'),
+                         [('system', 'Be a pirate'), ('user', 'Two')])
+        self.assertEqual(self.talk('/system Be a pirate', 'One', 'Two', '/system', '/retry', 'Three', '/retry'),
+                         [('user', 'Two'), ('user', 'Three')])
+
+    def test_behind_a_reset_there_is_nothing_to_ask_again(self):
+        done = quire('chat', model(), '--max-tokens', '1', text='One\n/reset\n/retry\n', code=1)
+        self.assertIn('there is no question to ask again', done.stderr)
+        self.assertIn('[1 tokens, first after', done.stderr)  # one token has no rate
+
     def test_what_fails_without_a_person_ends_with_one(self):
         self.assertIn('no command /nope', quire('chat', model(), text='/nope\n', code=1).stderr)
 
