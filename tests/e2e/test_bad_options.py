@@ -73,6 +73,12 @@ class BadOptions(unittest.TestCase):
                 for value in values or ():
                     self.refused(command, option, value)
 
+    def test_sizes_are_refused_with_what_is_taken(self):
+        for option in ('--kv-disk-size', '--record-limit'):
+            self.assertIn(option + ' must be a size such as 4G, got "auto"', quire('serve', NOWHERE, option, 'auto').stderr)
+        self.assertIn('--kv-memory must be auto or a size such as 4G, got "1X"', quire('serve', NOWHERE, '--kv-memory', '1X').stderr)
+        self.assertIn(NOWHERE, quire('serve', NOWHERE, '--kv-disk-size', '1T').stderr)
+
     def test_of_the_environment_and_of_a_file_too(self):
         done = quire('serve', NOWHERE, env={'QUIRE_CTX': '-4'})
         self.assertEqual((done.returncode, done.stderr), (2, 'quire: --ctx must be 2 to 268435456 or 0, got -4\n'))

@@ -59,7 +59,7 @@ Status check_local(Args& args) {
   if (args.pulled && local.models.empty())
     return fail(Code::not_found, "--pulled: no model was pulled; quire pull ORG/NAME fetches one");
   local.rules.n_engines = args.max_models;
-  QR_TRY(local.rules.bytes, parse_bytes("--model-memory", args.model_memory));
+  QR_TRY(local.rules.bytes, parse_bytes_or_auto("--model-memory", args.model_memory));
   const auto keep_alive = parse_keep_alive(args.keep_alive);
   if (!keep_alive) return fail(Code::invalid, "--keep-alive " + keep_alive.error().message);
   local.rules.keep_alive_ms = *keep_alive;

@@ -107,12 +107,7 @@ class LoadWatch {
   std::thread thread_;
 };
 
-Result<int64_t> record_bytes(const Args& args) {
-  QR_TRY(const int64_t bytes, parse_bytes("--record-limit", args.record_limit));
-  if (bytes == 0)
-    return fail(Code::invalid, "--record-limit must be a size such as 1G, got \"" + args.record_limit + "\"");
-  return bytes;
-}
+Result<int64_t> record_bytes(const Args& args) { return parse_bytes("--record-limit", args.record_limit); }
 
 // Null when none was asked for.
 Result<std::unique_ptr<RecordingWriter>> open_recording(const Args& args) {
@@ -136,7 +131,7 @@ Status read_share(const char* option, const std::string& text, int64_t& out) {
   if (text == "0") {
     out = 0;
   } else if (text != "auto") {
-    QR_TRY(out, parse_bytes(option, text));
+    QR_TRY(out, parse_bytes_or_auto(option, text));
   }
   return {};
 }
@@ -219,7 +214,7 @@ Status check(Args& args) {
   QR_TRY_VOID(check_adapters(args.adapters, args.aliases, args.serve.limits));
   if (!args.adapters.empty() && !args.record.empty())
     return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
-  QR_TRY(args.engine.kv_bytes, parse_bytes("--kv-memory", args.kv_memory));
+  QR_TRY(args.engine.kv_bytes, parse_bytes_or_auto("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_kv_events(args.kv_events, args.engine.prefix_cache));
   QR_TRY_VOID(check_pins(args));
@@ -228,8 +223,6 @@ Status check(Args& args) {
     return fail(Code::invalid, "--record and --draft exit:E exclude each other: what guesses write is in no recording");
   add_grammars(args.spec, args.engine);
   QR_TRY(args.engine.kv_disk_bytes, parse_bytes("--kv-disk-size", args.kv_disk_size));
-  if (args.engine.kv_disk_bytes == 0)
-    return fail(Code::invalid, "--kv-disk-size must be a size such as 4G, got \"" + args.kv_disk_size + "\"");
   QR_TRY_VOID(check_tier(args, "--kv-disk", args.engine.kv_disk));
   QR_TRY_VOID(record_bytes(args));
   QR_TRY_VOID(check_record(args));
