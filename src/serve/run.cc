@@ -5,16 +5,16 @@
 #include <ctime>
 #include <new>
 
-#include "base/log.h"
 #include "http/server.h"
 #include "serve/call_plans.h"
 #include "serve/grammar_cache.h"
-#include "serve/messages.h"
+#include "serve/model_chat.h"
 #include "serve/public_prompts.h"
 #include "serve/response_store.h"
 #include "serve/seeds.h"
 #include "serve/service.h"
 #include "serve/warm_prompts.h"
+#include "text/chat_prompt.h"
 #include "text/reasoning.h"
 #include "text/told_tools.h"
 
@@ -46,25 +46,12 @@ Status check_tool_format(const std::string& name) {
   return fail(Code::invalid, "--tool-format is '" + name + "': it must be one of " + known);
 }
 
-struct Chat {
-  ChatTemplate chat;
-  std::string source;
-  bool plain;
-};
 // `asked`: in place of the model's `source`; empty: nothing is.
-Result<Chat> make_chat(const std::string& asked, const std::string& source) {
-  if (!asked.empty()) {
-    auto given = ChatTemplate::parse(asked);
-    if (given) return Chat{std::move(*given), asked, false};
-    return fail(Code::invalid, "--chat-template: " + given.error().message);
-  }
-  if (!source.empty()) {
-    auto own = ChatTemplate::parse(source);
-    if (own) return Chat{std::move(*own), source, false};
-    log_warn("the model's chat template cannot be used, a plain one is: " + own.error().message);
-  }
-  QR_TRY(ChatTemplate plain, ChatTemplate::parse(plain_template()));
-  return Chat{std::move(plain), std::string(plain_template()), true};
+Result<ModelChat> make_chat(const std::string& asked, const std::string& source) {
+  if (asked.empty()) return model_chat(source);
+  auto given = ChatTemplate::parse(asked);
+  if (given) return ModelChat{std::move(*given), asked, false};
+  return fail(Code::invalid, "--chat-template: " + given.error().message);
 }
 
 // Who answers at an address: nobody yet, then the service.
@@ -123,7 +110,7 @@ bool all_loopback(std::string_view hosts) {
 
 class ServingImpl final : public Serving {
  public:
-  ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, Chat chat, StepSignal& signal)
+  ServingImpl(const ServeOptions& options, const Tokenizer& tokenizer, ModelChat chat, StepSignal& signal)
       : seeds_(options.random),
         chat_(std::move(chat)),
         responses_(options.limits, clock_),
@@ -215,7 +202,7 @@ class ServingImpl final : public Serving {
 
   SystemClock clock_;
   SeedSource seeds_;
-  Chat chat_;
+  ModelChat chat_;
   PublicPrompts public_prompts_;
   ResponseStore responses_;
   GrammarCache grammars_;
@@ -268,7 +255,7 @@ class ListeningImpl final : public Listening {
                                          const Tokenizer& tokenizer,
                                          StepSignal& signal) override {
     QR_CHECK(!options.models.empty() && door_ != nullptr);
-    QR_TRY(Chat chat, make_chat(options.chat_template, tokenizer.spec().chat_template));
+    QR_TRY(ModelChat chat, make_chat(options.chat_template, tokenizer.spec().chat_template));
     auto serving = std::make_unique<ServingImpl>(options, tokenizer, std::move(chat), signal);
     QR_TRY_VOID(serving->start(options, engine, metrics_, std::move(door_), std::move(admin_)));
     return serving;

@@ -41,6 +41,18 @@ class Generate(unittest.TestCase):
             self.assertIn(words, quire('generate', model(), '--prompt', 'x', *arguments, code=2).stderr)
 
 
+    def test_a_chat_template_that_cannot_be_read_gives_way_to_a_plain_one(self):
+        with open(model(), 'rb') as file:
+            data = file.read()
+        self.assertIn(b'endfor', data)
+        with tempfile.TemporaryDirectory() as folder:
+            spoiled = os.path.join(folder, 'spoiled.gguf')
+            with open(spoiled, 'wb') as file:
+                file.write(data.replace(b'endfor', b'endfox'))
+            done = quire('generate', spoiled, 'hi', '--max-tokens', '3', '--json')
+        self.assertIn("the model's chat template cannot be used, a plain one is: ", done.stderr)
+        self.assertEqual(len(json.loads(done.stdout)['tokens']), 3)
+
 
 class Logits(unittest.TestCase):
     def test_the_top_of_each_position_as_json(self):

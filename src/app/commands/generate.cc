@@ -14,6 +14,7 @@
 #include "app/wire.h"
 #include "base/json.h"
 #include "engine/option_ranges.h"
+#include "serve/model_chat.h"
 #include "text/chat_prompt.h"
 #include "text/detok.h"
 
@@ -92,7 +93,12 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
   if (args.raw || loaded.tokenizer->spec().chat_template.empty()) {
     QR_TRY_VOID(loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids));
   } else {
-    QR_TRY(ChatPrompt prompt, question_prompt(*loaded.tokenizer, text, local_time_text(std::time(nullptr))));
+    QR_TRY(const ModelChat model, model_chat(loaded.tokenizer->spec().chat_template));
+    TemplateInput input;
+    input.messages = Json::Array{Json::Object{{"role", "user"}, {"content", text}}};
+    input.add_generation_prompt = true;
+    input.now = local_time_text(std::time(nullptr));
+    QR_TRY(ChatPrompt prompt, chat_prompt(model.chat, *loaded.tokenizer, std::move(input), UserText::plain));
     ids = std::move(prompt.tokens);
   }
   if (ids.empty()) return fail(Code::invalid, "the prompt is empty");
