@@ -184,8 +184,7 @@ class Conversation::Impl {
     if (a.n_prompt >= 0 && a.n_cached >= 0)
       cached = ", " + std::to_string(a.n_cached) + " of " + std::to_string(a.n_prompt) + " prompt tokens cached";
     char rate[48] = "";  // none of one token, nor of an answer that came at once
-    if (n > 1 && rest_s > 0)
-      std::snprintf(rate, sizeof rate, ", %.1f tok/s", static_cast<double>(n - 1) / rest_s);
+    if (n > 1 && rest_s > 0) std::snprintf(rate, sizeof rate, ", %.1f tok/s", static_cast<double>(n - 1) / rest_s);
     std::fprintf(stderr, "[%ld tokens%s%s, first after %.2f s%s%s]\n", static_cast<long>(n),
                  a.n_generated < 0 ? " or more" : "", rate, first_s, cached.c_str(),
                  interrupted            ? ", stopped"
