@@ -161,10 +161,18 @@ KeyRefusal KeyHolder::refusal(std::string_view limit, int64_t value, std::string
 KeyRefusal KeyHolder::under_way(
     std::string_view limit, int64_t value, int64_t n_others, int64_t n_asked, Counter& counter) const {
   counter.add();
-  const std::string what = limit == "concurrent" ? "sequences" : "tokens";
-  const std::string message = "this key's limit of " + std::to_string(value) + " " + what + " under way (" +
-                              std::string(limit) + ") is reached: " + std::to_string(n_others) +
-                              " are, the request asks for " + std::to_string(n_asked);
+  const bool counts_tokens = limit == "tokens_under_way";
+  const std::string named = "this key's limit of " + std::to_string(value) +
+                            (counts_tokens ? " tokens" : " sequences") + " under way (" + std::string(limit) + ")";
+  if (n_asked > value) {  // waiting would not help
+    const std::string message = named + " is less than the " + std::to_string(n_asked) + " that the request asks for" +
+                                (counts_tokens ? ": its prompts and max_tokens, without which the rest of the context "
+                                                 "counts"
+                                               : "");
+    return {{400, message, "invalid_request_error", "", "key_limit_too_small"}, 0};
+  }
+  const std::string message =
+      named + " is reached: " + std::to_string(n_others) + " are, the request asks for " + std::to_string(n_asked);
   return {{429, message, "rate_limit_error", "", "rate_limit_exceeded"}, 0};
 }
 

@@ -45,7 +45,7 @@ Result<std::vector<ApiKey>> read_keys(std::string_view json);
 // The key that a request carries, as OpenAI's clients send it, or Anthropic's; empty for none.
 std::string_view sent_key(const HttpRequest& request);
 
-// What is refused because of a key's limit.
+// What is refused because of a key's limit: a 429, or a 400 where the limit is too small for the request.
 struct KeyRefusal {
   HttpError error;
   int64_t retry_after_s = 0;  // 0: as the engine predicts

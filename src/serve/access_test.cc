@@ -79,12 +79,22 @@ TEST(Keys, SequencesAndTokensUnderWayCountUntilTheirEnd) {
   ASSERT_FALSE(h.holder->enter(kSecond, one));
   const auto many = h.holder->take(128, 128, one);
   ASSERT_TRUE(many);
-  EXPECT_EQ(many->error.status, 429);
+  EXPECT_EQ(many->error.status, 400) << "not even alone";
   EXPECT_EQ(many->error.message,
-            "this key's limit of 4 sequences under way (concurrent) is reached: 0 are, the request asks for 128");
+            "this key's limit of 4 sequences under way (concurrent) is less than the 128 that the request asks for");
+  const auto endless = h.holder->take(1, 1001, one);
+  ASSERT_TRUE(endless);
+  EXPECT_EQ(endless->error.status, 400);
+  EXPECT_EQ(endless->error.message,
+            "this key's limit of 1000 tokens under way (tokens_under_way) is less than the 1001 that the request asks "
+            "for: its prompts and max_tokens, without which the rest of the context counts");
   EXPECT_FALSE(h.holder->take(3, 600, one));
   ASSERT_FALSE(h.holder->enter(kSecond, two));
-  EXPECT_TRUE(h.holder->take(2, 10, two));
+  const auto third = h.holder->take(2, 10, two);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->error.status, 429);
+  EXPECT_EQ(third->error.message,
+            "this key's limit of 4 sequences under way (concurrent) is reached: 3 are, the request asks for 2");
   const auto long_one = h.holder->take(1, 401, two);
   ASSERT_TRUE(long_one);
   EXPECT_EQ(
@@ -242,15 +252,16 @@ TEST(Access, TheSequencesOfARequestCountForItsKey) {
   s.start();
   const auto body = [](const std::string& more) { return R"({"prompt":["x","y"],"max_tokens":4)" + more + "}"; };
   const HttpResponse many = s.post(kPath, body(R"(,"n":64)"), bearer("a-1"));
-  EXPECT_EQ(many.status, 429);
-  EXPECT_NE(many.body.find("8 sequences under way (concurrent) is reached: 0 are, the request asks for 128"),
+  EXPECT_EQ(many.status, 400);
+  EXPECT_EQ(many.header("retry-after"), nullptr) << "later would be no better";
+  EXPECT_NE(many.body.find("8 sequences under way (concurrent) is less than the 128 that the request asks for"),
             std::string::npos)
       << many.body;
   EXPECT_EQ(s.engine.stats().n_submitted, 0) << "none of them ran";
   EXPECT_EQ(s.post(kPath, body(R"(,"n":4)"), bearer("a-1")).status, 200);
-  EXPECT_EQ(s.post(kPath, body(R"(,"n":1,"best_of":5)"), bearer("a-1")).status, 429);
+  EXPECT_EQ(s.post(kPath, body(R"(,"n":1,"best_of":5)"), bearer("a-1")).status, 400);
   const HttpResponse full = s.post(kPath, R"({"prompt":["x","y"],"max_tokens":3000})", bearer("a-1"));
-  EXPECT_EQ(full.status, 429) << "what answers may come to counts";
+  EXPECT_EQ(full.status, 400) << "what answers may come to counts";
   EXPECT_NE(full.body.find("5000 tokens under way (tokens_under_way)"), std::string::npos) << full.body;
   EXPECT_EQ(s.post(kPath, body(R"(,"n":4)"), bearer("a-1")).status, 200) << "what is over counts no more";
 }
