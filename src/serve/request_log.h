@@ -17,7 +17,7 @@ struct RequestRecord {
   std::string key;  // its name; empty: nobody's
   std::string peer;
   int status = 0;        // 499: the client left before the answer's head
-  std::string_view end;  // how the reply ended: finished, client_gone, stalled, aborted, shutdown
+  std::string_view end;  // how the reply ended: finished, failed, client_gone, stalled, aborted, shutdown
   std::string warning;   // of the header, empty: none
   bool stream = false;
   int64_t n_choices = 0, n_prompt = 0, n_cached = 0, n_generated = 0;  // tokens

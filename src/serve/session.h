@@ -144,6 +144,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   std::string pending_;  // made, not yet accepted by the reply
   size_t n_sound_ = 0;   // bytes of it that are whole events
   std::optional<HttpError> failure_;
+  std::string_view broken_off_;  // why a stream ended with an error: shutdown or failed; empty: it did not
 
   // Of a reply that closed before the engine was through with its sequences: sent by the destructor, on whichever
   // thread that is, when no sequence holds the session any more.

@@ -13,7 +13,8 @@ RequestRecord Session::record(CloseReason reason) const {
   if (key_ != nullptr) r.key = key_->key().name;
   r.peer = peer_;
   r.status = status_;
-  r.end = close_reason_name(reason);
+  const bool broken_off = reason == CloseReason::finished && !broken_off_.empty();
+  r.end = broken_off ? broken_off_ : close_reason_name(reason);
   if (started_) {
     const UsageTotals u = n_open_ == 0 ? usage_of(job_, choices_) : UsageTotals{};
     r.stream = job_.stream;

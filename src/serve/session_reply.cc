@@ -118,6 +118,7 @@ void Session::fail(Reply& reply, const HttpError& error) {
   if (!head_sent_) return refuse_with(error);
   if (!job_.stream) return reply.abort();                                        // in the middle of one JSON text
   if (job_.handover.asked && error.code == kShuttingDown) return reply.abort();  // another goes on
+  broken_off_ = error.code == kShuttingDown ? "shutdown" : "failed";
   job_.writer->error(error, pending_);
   if (flush_pending(reply))
     reply.end();

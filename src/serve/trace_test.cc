@@ -171,6 +171,26 @@ TEST(Trace, AClientThatLeavesLeavesItsSpans) {
   EXPECT_GT(std::stoll(text_at(attribute_of(decode, "quire.generated_tokens"))), 0);
 }
 
+TEST(Trace, AStreamThatEndsWithAnErrorSaysWhy) {
+  Collector collector;
+  TestServer s;
+  s.options.traces = collector.options();
+  s.engine.script = [](const Request&) { return std::vector<Token>(1'000'000, kFirstByte + 'x'); };
+  s.engine.options_.n_ctx = 2'000'000;
+  s.engine.step_us = 1000;
+  s.start();
+  RawClient c(s.serving->port());
+  const std::string body = R"({"prompt":"x","max_tokens":1000000,"stream":true})";
+  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_NE(c.read_until("data: {").find("200 OK"), std::string::npos);
+  s.serving->stop(0);
+  EXPECT_NE(c.read_until("shutting_down").find("event: error"), std::string::npos);
+  const Json root = named(collector.wait_for(1), "POST /v1/completions");
+  EXPECT_EQ(text_at(attribute_of(root, "http.response.status_code")), "200");
+  EXPECT_EQ(text_at(attribute_of(root, "quire.end")), "shutdown");
+}
+
 TEST(Trace, OfAClientThatLeavesBeforeItsFirstTokenThereIsNoDecode) {
   Collector collector;
   TestServer s;
