@@ -1,6 +1,7 @@
 // Reading a recording: a file from anywhere, so every line is bounded and every value checked before it is used.
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "engine/recording.h"
@@ -239,6 +240,9 @@ class Reader {
 }  // namespace
 
 Result<Recording> read_recording(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return fail(Code::invalid, path + ": is a folder; a recording is a file that quire serve --record has written");
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in) return fail(Code::io, path + ": cannot be read");
   if (const int64_t bytes = in.tellg(); bytes > kMaxBytes) {

@@ -45,6 +45,13 @@ class RecordingTest : public testing::Test {
   std::string path_;
 };
 
+TEST_F(RecordingTest, AFolderIsNone) {
+  ASSERT_TRUE(std::filesystem::create_directory(path_));
+  const auto read = read_recording(path_);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, path_ + ": is a folder; a recording is a file that quire serve --record has written");
+}
+
 // A pipe that nobody reads, or slowly, would hold the engine.
 TEST_F(RecordingTest, APipeIsRefused) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);

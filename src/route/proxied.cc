@@ -123,7 +123,8 @@ void Proxied::on_no_worker() {
 void Proxied::refuse_no_worker() {
   if (phase_ != Phase::looking) return;
   context_.counters.no_worker.add();
-  const std::string limits = std::to_string(context_.limits.n_waiting) + " requests (n_waiting) wait at most " +
+  const std::string limits = "at most " + std::to_string(context_.limits.n_waiting) +
+                             " requests (n_waiting) wait for one, each at most " +
                              std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
   refuse({503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"},
          {{"Retry-After", "1"}});

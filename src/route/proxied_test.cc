@@ -210,7 +210,8 @@ TEST(Proxied, RequestsThatWaitForAWorkerAreFewAndTheirBodiesAreCounted) {
   EXPECT_TRUE(eventually([&] { return router.count("\"waiting\":4") == 1; }));
   const HttpResponse refused = router.post(body);
   EXPECT_EQ(refused.status, 503);
-  EXPECT_NE(refused.body.find("4 requests (n_waiting)"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("at most 4 requests (n_waiting) wait for one, each at most "), std::string::npos)
+      << refused.body;
   EXPECT_TRUE(eventually([&] { return held() >= kN * ((int64_t{1} << 20) - kFreeBytes); })) << held();
   clients.clear();
   EXPECT_TRUE(eventually([&] { return router.count("\"waiting\":0") == 1 && held() == 0; })) << held();

@@ -67,6 +67,7 @@ TEST(Generate, RefusesByName) {
                                                        {R"({"input_ids":[100000]})", "input_ids[0]"},
                                                        {R"({"input_ids":[1],"text":"x"})", "text"},
                                                        {R"({"text":"","add_special_tokens":false})", "text"}};
+  EXPECT_NE(s.post("/generate", "{}").body.find("'input_ids' or 'text' is required"), std::string::npos);
   for (const auto& [body, param] : cases) {
     const HttpResponse r = s.post("/generate", body);
     EXPECT_EQ(r.status, 400) << body;

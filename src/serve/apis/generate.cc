@@ -146,7 +146,7 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
     QR_TRY_VOID(read_token_ids(*ids, "input_ids", env.tokenizer->n_vocab(), out));
     return out;
   }
-  if (!args.has("text")) return refuse(missing_field("input_ids"));
+  if (!args.has("text")) return refuse(bad_field("input_ids", "or 'text' is required", "missing_required_parameter"));
   const EncodeOptions options{.add_special = args.flag("add_special_tokens", true), .parse_special = true};
   QR_TRY_VOID(encode_text(*env.tokenizer, args.text("text"), options, "text", out));
   if (out.empty()) return refuse(bad_field("text", "holds no tokens"));
