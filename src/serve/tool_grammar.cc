@@ -5,6 +5,7 @@
 
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
+#include "text/parse/tagged_grammar.h"
 
 namespace quire {
 namespace {
@@ -57,6 +58,7 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
                                               const CallForm& form,
                                               std::vector<WantedGrammar::Part>& parts) {
   std::vector<CallableTool> out;
+  size_t n_left = kTaggedParts;
   const Json::Array& list = *tools.list.as_array();
   for (size_t i = 0; i < list.size(); ++i) {
     const Json& function = *list[i].find("function");
@@ -83,7 +85,7 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
       QR_TRY(schema, object_schema(*function.find("parameters"), source.parameters_field));
       parts.push_back(schema_part(schema, source.parameters_field));
     }
-    auto arguments = obeying_arguments(form, schema);
+    auto arguments = obeying_arguments(form, schema, n_left);
     if (!arguments)
       return refuse(
           bad_field(source.parameters_field, "cannot be kept: " + arguments.error().message, "unsupported_value"));

@@ -313,10 +313,15 @@ Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
   return repeated(std::move(ways));
 }
 
-Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
-  if (form.tagged()) return obeying_tagged(form, schema);
+Result<Json> obeying_arguments(const CallForm& form, const Json& schema, size_t& n_left) {
+  if (form.tagged()) return obeying_tagged(form, schema, n_left);
   if (!form.marked() && !form.keywords) return object_schema(form, schema);
   return Obeying(form, schema).run();
+}
+
+Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
+  size_t n_left = kTaggedParts;
+  return obeying_arguments(form, schema, n_left);
 }
 
 // The text itself where it stands between marks, which it does not hold.

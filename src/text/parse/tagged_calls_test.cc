@@ -59,6 +59,51 @@ TEST(TaggedCalls, WhatCannotBeHeldIsRefused) {
       {"n":{"$ref":"#/$defs/n"}}}}})")
                 .find("nested deeper than 8"),
             std::string::npos);
+  EXPECT_NE(
+      error_of(R"({"properties":{"a":{"type":"array","minItems":3,"maxItems":2}}})").find("#/properties/a: \"maxI"),
+      std::string::npos);
+}
+
+// A schema of a few hundred bytes may stand for millions of elements.
+TEST(TaggedCalls, WhatIsWrittenOutIsBounded) {
+  const std::string limit = "more than 100000 parts";
+  const auto lists = [](int n_levels) {
+    std::string inner = R"({"type":"string"})";
+    for (int i = 0; i < n_levels; ++i) inner = R"({"type":"array","minItems":16,"maxItems":16,"items":)" + inner + "}";
+    return R"({"properties":{"a":)" + inner + "}}";
+  };
+  EXPECT_EQ(error_of(lists(2).c_str()), "taken");
+  EXPECT_NE(error_of(lists(5).c_str()).find(limit), std::string::npos);
+  const auto references = [](int n_levels) {
+    std::string definitions;
+    for (int i = 0; i < n_levels; ++i) {
+      definitions += "\"d" + std::to_string(i) + R"(":{"type":"object","properties":{)";
+      for (int k = 0; k < 10; ++k)
+        definitions +=
+            (k > 0 ? ",\"" : "\"") + std::to_string(k) + R"(":{"$ref":"#/$defs/d)" + std::to_string(i + 1) + "\"}";
+      definitions += "}},";
+    }
+    return R"({"properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{)" + definitions + "\"d" + std::to_string(n_levels) +
+           R"(":{"type":"integer"}}})";
+  };
+  EXPECT_EQ(error_of(references(3).c_str()), "taken");
+  EXPECT_NE(grammar_of(*obeying_arguments(form(), *Json::parse(references(3)))), nullptr);
+  EXPECT_NE(error_of(references(6).c_str()).find(limit), std::string::npos);
+  EXPECT_NE(error_of((R"({"properties":{"a":{"type":"array","maxItems":16,"items":{"const":")" +
+                      std::string(1 << 20, 'x') + "\"}}}}")
+                         .c_str())
+                .find(limit),
+            std::string::npos);
+}
+
+// Tools of one request share what may be written out.
+TEST(TaggedCalls, ToolsShareWhatIsWrittenOut) {
+  const Json schema = *Json::parse(R"({"properties":{"a":{"type":"array","maxItems":16,"items":{"type":"string"}}}})");
+  size_t n_left = 2000;
+  int n = 0;
+  while (obeying_arguments(form(), schema, n_left)) ASSERT_LT(++n, 100);
+  EXPECT_GT(n, 0);
+  EXPECT_LT(n_left, 2000U);
 }
 
 }  // namespace
