@@ -34,7 +34,7 @@ struct CallForm {
   std::string_view tag_mark{};                // before each tag; calls are tagged calls then
   std::string_view prompt_mark{};             // tells the family like `trigger`, where it comes with tools alone
   // Not empty: the prompt ends with `lead`, and an answer is calls from their names on, or this and then text in which
-  // a name behind `lead` calls.
+  // a name behind `lead` calls, and this there is a mark in front of more text. These are exactly as they are written.
   std::string_view said{};
   bool padded = false;    // a line end stands before and behind each value
   bool keywords = false;  // calls are keyword calls

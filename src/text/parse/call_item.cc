@@ -186,10 +186,14 @@ CallItem::Step CallItem::push_tagged(char c) {
   return step == TaggedArguments::Step::whole ? Step::whole : Step::broken;
 }
 
-// Of keyword calls, which may have no mark: text that begins like one need not wait for more.
+// Of calls with no mark, or one that text may hold: text that begins like one need not wait for more.
 bool CallItem::may_become_name() const {
   std::string_view begun = token_;
-  while (!begun.empty() && is_json_space(begun.back())) begun.remove_suffix(1);
+  if (form_.said.empty()) {
+    while (!begun.empty() && is_json_space(begun.back())) begun.remove_suffix(1);
+  } else if (form_.said.starts_with(begun)) {
+    return true;
+  }
   return std::any_of(rules_.names.begin(), rules_.names.end(), [&](const auto& n) { return n.starts_with(begun); });
 }
 
@@ -197,7 +201,7 @@ CallItem::Step CallItem::push_named(char c) {
   const bool space = is_json_space(c);
   switch (at_) {
     case At::open:
-      if (space) return Step::more;
+      if (space && form_.said.empty()) return Step::more;
       at_ = At::name;
       return push_named(c);
     case At::name: {
@@ -206,7 +210,8 @@ CallItem::Step CallItem::push_named(char c) {
       token_ += c;
       const std::string_view end = name_end();
       if (!token_.ends_with(end)) {
-        const bool goes_on = token_.size() < kNameBytes && (!form_.keywords || may_become_name());
+        const bool goes_on =
+            token_.size() < kNameBytes && ((!form_.keywords && form_.said.empty()) || may_become_name());
         return goes_on ? Step::more : Step::broken;
       }
       std::string_view name(token_);

@@ -26,7 +26,14 @@ CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::mov
 
 void CallParser::push(std::string_view text, AnswerParts& out) {
   if (rules_ == nullptr) return out.add(PartKind::text, text);
-  for (const char c : text) take(c, out);
+  for (const char c : text) {
+    take(c, out);
+    while (!again_.empty()) {
+      const char next = again_.front();
+      again_.erase(0, 1);
+      take(next, out);
+    }
+  }
 }
 
 void CallParser::take(char c, AnswerParts& out) {
@@ -41,7 +48,7 @@ void CallParser::take(char c, AnswerParts& out) {
       if (!lead_.empty()) return take_lead(c, out);
       begin_item();
       return take_item(c, out);
-    case At::to_whom: return take_to_whom(c, out);
+    case At::to_whom: return take_to_whom(c);
     case At::text: return take_text(c, out);
     case At::lead: return take_lead(c, out);
     case At::item: return take_item(c, out);
@@ -56,7 +63,7 @@ void CallParser::take_bare(char c, AnswerParts& out) {
 }
 
 // What the text of an answer begins with where a call could: that, or the name of a tool.
-void CallParser::take_to_whom(char c, AnswerParts& out) {
+void CallParser::take_to_whom(char c) {
   raw_ += c;
   const std::string_view said = rules_->form->said;
   if (said.starts_with(raw_)) {
@@ -65,9 +72,8 @@ void CallParser::take_to_whom(char c, AnswerParts& out) {
     at_ = At::text;
     return;
   }
-  const std::string raw = std::exchange(raw_, {});
+  again_ = std::exchange(raw_, {});
   begin_item();
-  for (const char b : raw) take(b, out);
 }
 
 // It is read as any other answer.
@@ -141,7 +147,9 @@ void CallParser::take_item(char c, AnswerParts& out) {
   matched_.clear();
   raw_.clear();
   behind_call_ = true;
-  at_ = rules_->only_one ? At::over : At::after;
+  // Where text may hold a mark, the next one is found in text, exactly as it is written.
+  const At next = rules_->form->said.empty() ? At::after : At::text;
+  at_ = rules_->only_one ? At::over : next;
 }
 
 void CallParser::tell(AnswerParts& out) {
@@ -164,6 +172,12 @@ void CallParser::give_up(AnswerParts& out) {
   at_ = At::text;
   if (after) {  // no longer than a mark
     for (const char c : raw) take(c, out);
+    return;
+  }
+  if (!rules_->form->said.empty() && !told) {
+    if (raw == lead_ + std::string(rules_->form->said)) return;  // a mark, too: text follows
+    say(raw.substr(0, 1), out);
+    again_.insert(0, raw, 1);  // a mark may begin in it; no longer than the longest name with its marks
     return;
   }
   const char last = raw.back();
@@ -197,6 +211,7 @@ void CallParser::finish(AnswerParts& out) {
   if (at_ == At::bare) bare_->whole() ? tell_bare(out) : give_up_bare(out);
   // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
   if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
+  if (at_ == At::text && behind_call_ && !rules_->form->said.empty()) raw_.clear();
   if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();

@@ -40,7 +40,7 @@ class CallParser {
   enum class At : uint8_t { bare, start, to_whom, text, lead, item, after, over };
   void take(char c, AnswerParts& out);
   void take_bare(char c, AnswerParts& out);
-  void take_to_whom(char c, AnswerParts& out);
+  void take_to_whom(char c);
   void take_text(char c, AnswerParts& out);
   void take_lead(char c, AnswerParts& out);
   void take_item(char c, AnswerParts& out);
@@ -58,6 +58,7 @@ class CallParser {
   At at_ = At::text;
   std::string spaces_;                           // of the text, not yet told
   std::string raw_;                              // what may become a mark or a call, not yet told
+  std::string again_;                            // read before what comes next; empty between two calls of push
   std::string lead_, between_, tail_, matched_;  // the marks without white space; what came of one
   std::optional<CallItem> item_;
   std::optional<BareCalls> bare_;

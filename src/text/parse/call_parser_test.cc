@@ -119,6 +119,18 @@ TEST(CallParser, MessagesSayToWhomTheyAre) {
   expect_parts("functionary_v32", "get\n{}", "call: get\narguments: {}\n");
   expect_parts("functionary_v32", "all\n>>> 1 + 1\n2", "text: >>> 1 + 1\n2\n");
   expect_parts("functionary_v32", "all\n", "");
+  const std::string call = "call: get\narguments: {\"i\": 1}\n";
+  for (const char* mark : {">>>", ">>>>", "x >>> y >>>", ">>>>>>", ">>>g>>>", ">>>ge>>", ">>>al>>>"})
+    EXPECT_EQ(
+        shown(parse(rules_of("functionary_v32"), "all\n" + std::string(mark) + "get\n{\"i\": 1}", 1)).ends_with(call),
+        std::string_view(mark).ends_with(">>>"))
+        << mark;
+  expect_parts("functionary_v32", "all\nx >>> y >>>get\n{\"i\": 1}", "text: x >>> y\n" + call);
+  for (const char* text : {">>> get\n{}", ">>>get \n{}", ">>>\nget\n{}", ">> >get\n{}", ">>>get", ">>>\n"})
+    expect_parts("functionary_v32", "all\n" + std::string(text), "text: " + std::string(text) + "\n");
+  expect_parts("functionary_v32", "all\nhi>>>get\n{\"i\": 1}>>>all\nho", "text: hi\n" + call + "text: ho\n");
+  expect_parts("functionary_v32", "get\n{\"i\": 1} >> >get\n{}", call + "text: >> >get\n{}\n");
+  expect_parts("functionary_v32", "get\n{\"i\": 1}\n>>>get\n{}>>", call + "call: get\narguments: {}\n");
   for (const char* text : {"al", "allow", "gat\n{}", "get {}", ">>>gat\n{}"})
     expect_parts("functionary_v32", text, "text: " + std::string(text) + "\n");
 }
