@@ -107,6 +107,14 @@ TEST(CallParser, ElementsInTagsComeAsJson) {
     const AnswerParts parts = parse(rules_of("minimax_m3"), call(broken), 1);
     EXPECT_FALSE(Json::parse(parts.joined(PartKind::arguments))) << broken << ": " << shown(parts);
   }
+  // JSON in elements: a string where it would be too deep with them.
+  for (const auto& [n, is_json] : {std::pair<int, bool>{kMaxJsonDepth - 2, true}, {kMaxJsonDepth - 1, false}}) {
+    const std::string list = std::string(static_cast<size_t>(n), '[') + std::string(static_cast<size_t>(n), ']');
+    const auto read = Json::parse(
+        parse(rules_of("minimax_m3"), call("~<u>~<a>" + list + "~</a>~</u>" + end), 7).joined(PartKind::arguments));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(*read->find("u")->find("a"), is_json ? *Json::parse(list) : Json(list));
+  }
   std::string deep, shut;
   for (int i = 0; i < kMaxJsonDepth + 1; ++i) deep += "~<item>", shut += "~</item>";
   EXPECT_FALSE(Json::parse(

@@ -14,6 +14,27 @@ using Step = TaggedArguments::Step;
 
 constexpr size_t kTagBytes = 1024;
 
+// Whether JSON that stands in `n_around` objects or lists is no deeper with them than JSON may be.
+bool fits_depth(std::string_view text, size_t n_around) {
+  auto depth = static_cast<int64_t>(n_around), deepest = depth;
+  bool in_string = false, escaped = false;
+  for (const char c : text) {
+    if (std::exchange(escaped, false)) continue;
+    escaped = in_string && c == '\\';
+    if (c == '"') in_string = !in_string;
+    if (in_string) continue;
+    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
+    if (c == ']' || c == '}') --depth;
+  }
+  return deepest <= kMaxJsonDepth;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
 bool is_blank(std::string_view text) { return std::all_of(text.begin(), text.end(), is_json_space); }
 
 }  // namespace
@@ -139,7 +160,7 @@ Step TaggedArguments::close(std::string& json) {
       if (empty && (top.kinds & (kObjectKind | kArrayKind)) != 0)
         tell(top, (top.kinds & kObjectKind) != 0 ? "{}" : "[]", json);
       else
-        tell(top, json_of_value(top.kinds, text_), json);
+        tell(top, fits_depth(text_, open_.size() - 1) ? json_of_value(top.kinds, text_) : quoted(text_), json);
       break;
     }
     case Element::Holds::object:
