@@ -4,11 +4,20 @@
 #include <array>
 
 #include "text/parse/json_span.h"
+#include "text/parse/tag_formats.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kMaxSchemas = 64;  // of one value, references followed
+constexpr size_t kMaxSchemas = 64;      // of one value, references followed
+constexpr size_t kFlatBytes = 8 << 10;  // of names in a pattern, half of what a pattern may have
+
+// As call_arguments.cc has names of free arguments.
+bool is_key(std::string_view name) {
+  constexpr size_t kKeyChars = 64;
+  const auto n_chars = std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; });
+  return !name.empty() && static_cast<size_t>(n_chars) <= kKeyChars;
+}
 
 ValueKinds named_kind(std::string_view type) {
   static constexpr std::array<std::pair<std::string_view, ValueKinds>, 7> kNames{
@@ -113,6 +122,9 @@ ArgumentKinds::ArgumentKinds(const Json& parameters) : schema_(std::make_shared<
   const Json* properties = parameters.find("properties");
   if (properties == nullptr || properties->as_object() == nullptr) return;
   for (const auto& [key, schema] : *properties->as_object()) kinds_.emplace_back(key, kinds_of(schema, parameters));
+  size_t n_bytes = 0;
+  for (const std::string& name : flat_names()) n_bytes += formats::quoted_pattern(name).size() + 1;
+  all_may_nest_ = n_bytes > kFlatBytes;
 }
 
 ValueKinds ArgumentKinds::of(std::string_view key) const {
@@ -120,10 +132,11 @@ ValueKinds ArgumentKinds::of(std::string_view key) const {
   return found != kinds_.end() ? found->second : kEveryKind;
 }
 
-std::vector<std::string> ArgumentKinds::only_strings() const {
+std::vector<std::string> ArgumentKinds::flat_names() const {
   std::vector<std::string> out;
+  if (all_may_nest_) return out;
   for (const auto& [key, kinds] : kinds_)
-    if (kinds == kStringKind) out.push_back(key);
+    if ((kinds & kNestedKinds) == 0 && is_key(key)) out.push_back(key);
   return out;
 }
 

@@ -15,6 +15,7 @@ namespace quire {
 using ValueKinds = uint8_t;  // a set of these
 inline constexpr ValueKinds kStringKind = 1, kIntegerKind = 2, kFractionKind = 4, kBoolKind = 8, kNullKind = 16,
                             kObjectKind = 32, kArrayKind = 64, kEveryKind = 127;
+inline constexpr ValueKinds kNestedKinds = kObjectKind | kArrayKind;
 
 // Of a JSON Schema as a part of `root`, to which its references point: all that it may let through, at least.
 ValueKinds kinds_of(const Json& schema, const Json& root);
@@ -30,10 +31,14 @@ class ArgumentKinds {
   ValueKinds of(std::string_view key) const;
   // The schema that they were made of; null where there was none.
   const Json* schema() const { return schema_.get(); }
-  // Of which values are strings and nothing else.
-  std::vector<std::string> only_strings() const;
+  // Whether a value is read as one that may be a list or an object, whose strings hold marks. Where the names that
+  // cannot be are more than one pattern of a grammar holds, every value of the tool is.
+  bool may_nest(std::string_view key) const { return all_may_nest_ || (of(key) & kNestedKinds) != 0; }
+  // The names of those that are read otherwise, without what no mark takes as a name.
+  std::vector<std::string> flat_names() const;
 
  private:
+  bool all_may_nest_ = false;
   std::shared_ptr<const Json> schema_;
   std::vector<std::pair<std::string, ValueKinds>> kinds_;
 };

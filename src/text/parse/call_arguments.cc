@@ -90,7 +90,7 @@ std::string any_key(const CallForm& form) {
 
 class Obeying {
  public:
-  Obeying(const CallForm& form, const Json& schema) : form_(form), root_(schema) {}
+  Obeying(const CallForm& form, const Json& schema) : form_(form), root_(schema), kinds_(schema) {}
 
   Result<Json> run() {
     for (const auto& [key, value] : *root_.as_object()) {
@@ -197,12 +197,12 @@ class Obeying {
     const Json* values = schema.find("enum");
     const Json* value = schema.find("const");
     if (values != nullptr || value != nullptr) {
-      QR_TRY(Json ways, listed(at, kinds, values, value));
+      QR_TRY(Json ways, listed(at, key, kinds, values, value));
       parts.push_back(std::move(ways));
     } else if ((kinds & kStringKind) == 0) {
       parts.push_back(json_value(schema));
     } else {
-      QR_TRY(Json string, kinds == kStringKind ? plain_string(at, schema) : mixed(at, schema));
+      QR_TRY(Json string, kinds == kStringKind ? plain_string(at, key, schema) : mixed(at, key, schema));
       string = sequence({text(key_end(true)), std::move(string)});
       const bool either = kinds != kStringKind && !form_.json_key_end.empty();
       parts.push_back(either ? one_of({std::move(string), json_value(schema)}) : std::move(string));
@@ -228,7 +228,12 @@ class Obeying {
     return out;
   }
 
-  Result<Json> listed(const std::string& at, ValueKinds kinds, const Json* values, const Json* value) {
+  MarkedValue::As as(std::string_view key, bool is_json = false) const {
+    return value_as(form_, kinds_.may_nest(key), is_json);
+  }
+
+  Result<Json> listed(
+      const std::string& at, const std::string& key, ValueKinds kinds, const Json* values, const Json* value) {
     const Json::Array only = value != nullptr ? Json::Array{*value} : Json::Array{};
     const Json::Array* list = value != nullptr ? &only : values->as_array();
     if (list == nullptr || list->empty()) return cannot(at, "enum");
@@ -238,14 +243,14 @@ class Obeying {
       const auto read = Json::parse(json_of_value(kinds, written));
       const bool told = !form_.json_key_end.empty() || (read && *read == one);  // by the mark, or as it reads
       const bool is_json = one.as_string() == nullptr && !form_.json_key_end.empty();
-      if (!told || !fits_marks(form_, value_as(form_, kinds, is_json), written))
+      if (!told || !fits_marks(form_, as(key, is_json), written))
         return cannot(at, value != nullptr ? "const" : "enum");
       ways.push_back(text(key_end(one.as_string() != nullptr) + written + value_end(form_)));
     }
     return one_of(std::move(ways));
   }
 
-  Result<Json> plain_string(const std::string& at, const Json& schema) {
+  Result<Json> plain_string(const std::string& at, const std::string& name, const Json& schema) {
     const Json *min = nullptr, *max = nullptr;
     for (const auto& [key, value] : *schema.as_object()) {
       if (key == "minLength")
@@ -255,17 +260,16 @@ class Obeying {
       else if (!is_annotation(key))
         return cannot(at, key);
     }
-    if (min == nullptr && max == nullptr) return any_value(form_, MarkedValue::As::text);
-    const auto bound = [](const Json* n, std::string otherwise) {
-      return n != nullptr ? std::to_string(static_cast<int64_t>(n->number())) : std::move(otherwise);
-    };
-    std::string pattern = unlike_marks(form_) + "[\\s\\S]{" + bound(min, "0") + "," + bound(max, "") + "}";
-    return sequence({regex(std::move(pattern)), text(value_end(form_))});
+    if (min == nullptr && max == nullptr) return any_value(form_, as(name));
+    if (as(name) != MarkedValue::As::text) return cannot(at, min != nullptr ? "minLength" : "maxLength");
+    const auto counted = counted_pattern(min, max);
+    if (!counted) return cannot(at, max == nullptr || !counted_pattern(min, nullptr) ? "minLength" : "maxLength");
+    return sequence({regex(unlike_marks(form_) + *counted), text(value_end(form_))});
   }
 
   // Whatever comes is of one of the types, or a string.
-  Result<Json> mixed(const std::string& at, const Json& schema) {
-    const Json any = any_value(form_, value_as(form_, kEveryKind, false));
+  Result<Json> mixed(const std::string& at, const std::string& name, const Json& schema) {
+    const Json any = any_value(form_, as(name));
     if (schema.as_object() == nullptr) return any;
     std::vector<const Json*> open{&schema};
     for (size_t i = 0; i < open.size(); ++i) {
@@ -283,6 +287,7 @@ class Obeying {
 
   const CallForm& form_;
   const Json& root_;
+  const ArgumentKinds kinds_;
 };
 
 }  // namespace
@@ -304,11 +309,12 @@ Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
     Json json = sequence({text(form.json_key_end), json_schema(Json::Object{}), text(value_end(form))});
     ways.push_back(any_argument(form, key, one_of({std::move(string), std::move(json)})));
   } else {
-    std::string strings;
-    for (const std::string& name : kinds.only_strings()) strings += (strings.empty() ? "" : "|") + quoted_pattern(name);
+    std::string flat;
+    for (const std::string& name : kinds.flat_names())
+      if (name.find(form.key_end[0]) == std::string::npos) flat += (flat.empty() ? "" : "|") + quoted_pattern(name);
     Json other = sequence({text(key_end), any_value(form, MarkedValue::As::either)});
-    if (!strings.empty()) ways.push_back(any_argument(form, "(?=(?:" + strings + ")$)" + key, std::move(string)));
-    ways.push_back(any_argument(form, strings.empty() ? key : "(?!(?:" + strings + ")$)" + key, std::move(other)));
+    if (!flat.empty()) ways.push_back(any_argument(form, "(?=(?:" + flat + ")$)" + key, std::move(string)));
+    ways.push_back(any_argument(form, flat.empty() ? key : "(?!(?:" + flat + ")$)" + key, std::move(other)));
   }
   return repeated(std::move(ways));
 }

@@ -67,7 +67,7 @@ MarkedArguments::Step MarkedArguments::push_key_end(char c) {
   kinds_here_ = kinds_here();
   again_ = told_.contains(key_);
   told_key_ = again_;
-  value_.emplace(form_, value_as(form_, kinds_here_, is_json_));
+  value_.emplace(form_, value_as(form_, kinds_.may_nest(key_), is_json_));
   return Step::more;
 }
 

@@ -100,10 +100,9 @@ std::string MarkedValue::take_certain() {
   return out;
 }
 
-MarkedValue::As value_as(const CallForm& form, ValueKinds kinds, bool is_json) {
+MarkedValue::As value_as(const CallForm& form, bool may_nest, bool is_json) {
   if (is_json) return MarkedValue::As::json;
-  const bool text = kinds == kStringKind || !form.json_key_end.empty();
-  return text ? MarkedValue::As::text : MarkedValue::As::either;
+  return may_nest && form.json_key_end.empty() ? MarkedValue::As::either : MarkedValue::As::text;
 }
 
 bool fits_marks(const CallForm& form, MarkedValue::As as, std::string_view text) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
 
 namespace quire {
@@ -42,8 +41,9 @@ class MarkedValue {
   std::string end_;                      // of value_end, behind that mark and white space
 };
 
-// What a value of these kinds is read as; `is_json`: behind json_key_end.
-MarkedValue::As value_as(const CallForm& form, ValueKinds kinds, bool is_json);
+// What a value is read as that may be a list or an object, or cannot (ArgumentKinds::may_nest); `is_json`: behind
+// json_key_end.
+MarkedValue::As value_as(const CallForm& form, bool may_nest, bool is_json);
 // Whether the value that is written as `text` ends with the mark behind it and not before.
 bool fits_marks(const CallForm& form, MarkedValue::As as, std::string_view text);
 // What MarkedValue reads of a value that may be JSON in front of its end mark, as a pattern of JSON Schema's dialect.

@@ -19,7 +19,8 @@ using Kind = ReasoningForm::Kind;
 const Json& schema() {
   static const Json kSchema = *Json::parse(
       R"({"type":"object","properties":{"s":{"type":"string"},"i":{"type":"integer"},"l":{"type":"array","items":
-      {"type":"string"}},"o":{"type":"object","additionalProperties":{"type":"string"}},"u":{}}})");
+      {"type":"string"}},"o":{"type":"object","additionalProperties":{"type":"string"}},"u":{},
+      "n":{"anyOf":[{"type":"string"},{"type":"null"}]}}})");
   return kSchema;
 }
 
@@ -114,8 +115,8 @@ TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
       for (int64_t n = rng.between(0, 9); n > 0; --n)
         value += pieces[static_cast<size_t>(rng.between(0, std::ssize(pieces) - 1))];
       if (rng.between(0, 1) == 0) value = "[\"" + value + "\"]";
-      const char* keys[] = {"s", "i", "l", "u", "other"};
-      const std::string key = keys[rng.between(0, 4)];
+      const char* keys[] = {"s", "i", "l", "u", "n", "other"};
+      const std::string key = keys[rng.between(0, 5)];
       const bool is_json = !form.json_key_end.empty() && rng.between(0, 1) == 0;
       const std::string line = form.padded ? "\n" : "";
       const std::string text = std::string(form.lead) + "get" + std::string(form.name_end) +
@@ -134,6 +135,45 @@ TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
     EXPECT_GE(n_yes, 50) << family;
     EXPECT_GE(n_inside, 10) << family;
   }
+}
+
+// Of a parameter that can be no list and no object, the first mark ends the value, whatever stands before it.
+TEST(StringMarks, WhatCannotNestEndsAtTheFirstMark) {
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    if (!form.marked()) continue;
+    for (const std::string begin : {"{\"a", "[\"x] said \""}) {
+      const Json arguments = Json::Object{{"n", begin}};
+      const std::string answer =
+          answer_begin(form) + call_as_written(form, "get", arguments.dump()) + std::string(form.tail);
+      for (const bool obeys : {false, true}) EXPECT_TRUE(takes(grammar_of(form, obeys), answer)) << answer;
+      const auto parts = read_in_pieces(AnswerParser(Kind::none, false, rules_of(form)), answer, 1);
+      EXPECT_EQ(shown(parts), "call: get\narguments: " + std::string("{\"n\": ") + Json(begin).dump() + "}\n")
+          << family;
+    }
+  }
+}
+
+// Names of a tool that one pattern cannot hold: its values are read like those of which nothing is known.
+TEST(StringMarks, ManyNamesAreReadOneWay) {
+  const CallForm& form = *find_call_form("glm");
+  Json::Object properties;
+  for (int i = 0; i < 3000; ++i)
+    properties.push_back({"parameter_" + std::to_string(i), Json::Object{{"type", "string"}}});
+  const Json many = Json::Object{{"type", "object"}, {"properties", properties}};
+  auto rules = std::make_shared<CallRules>(*rules_of(form));
+  rules->kinds = {ArgumentKinds(many)};
+  const std::string begin = "<tool_call>get\n<arg_key>parameter_7</arg_key>\n<arg_value>",
+                    end = "</arg_value>\n</tool_call>", inside = "[\"</arg_value>\"]";
+  const CallableTool tools[] = {{"get", any_arguments(form, rules->kinds[0])}};
+  const auto made = compile_structural_tag(call_tag(form, tools, {.required = true}), {}, {});
+  ASSERT_TRUE(made) << made.error().message;
+  for (const std::string& value : {std::string("x"), inside}) {
+    EXPECT_TRUE(takes(*made, begin + value + end));
+    const auto parts = read_in_pieces(AnswerParser(Kind::none, false, rules), begin + value + end, 1);
+    EXPECT_EQ(shown(parts), "call: get\narguments: {\"parameter_7\": " + Json(value).dump() + "}\n");
+  }
+  EXPECT_FALSE(takes(*made, begin + "[\"</arg_value>\n</tool_call>"));
 }
 
 // Of a value that is cut off, too, what is told does not depend on the cuts.

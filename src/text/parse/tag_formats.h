@@ -1,5 +1,7 @@
 // Formats of a structural tag (grammar/structural_tag.h), put together as JSON.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +25,16 @@ inline Json repeated(Json::Array tags) {
 }
 inline Json tag(std::string_view begin, Json content, std::string_view end) {
   return Json::Object{{"type", "tag"}, {"begin", begin}, {"content", std::move(content)}, {"end", end}};
+}
+
+// Any characters, between so many as minLength and maxLength say, either of which may be null. Nothing where one is no
+// whole number of 0 to 10^9.
+inline std::optional<std::string> counted_pattern(const Json* min, const Json* max) {
+  constexpr int64_t kMostChars = 1'000'000'000;
+  for (const Json* n : {min, max})
+    if (n != nullptr && (n->as_int() == nullptr || *n->as_int() < 0 || *n->as_int() > kMostChars)) return std::nullopt;
+  const std::string least = min != nullptr ? min->dump() : "0", most = max != nullptr ? max->dump() : "";
+  return "[\\s\\S]{" + least + "," + most + "}";
 }
 
 // `text` as it is, in a pattern.

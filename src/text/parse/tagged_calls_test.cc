@@ -54,6 +54,16 @@ TEST(TaggedCalls, WhatCannotBeHeldIsRefused) {
   EXPECT_NE(error_of(R"({"properties":{"a":{"type":"array","maxItems":40}}})").find("\"maxItems\""), std::string::npos);
   EXPECT_NE(error_of(R"({"properties":{"a<b":{}}})").find("no name that this model's tags"), std::string::npos);
   EXPECT_NE(error_of(R"({"properties":{"a":{"const":[1]}}})").find("\"const\""), std::string::npos);
+  for (const char* family : {"minimax_m3", "glm"}) {
+    for (const char* length : {"-1", "1e30", "1.5", "1000000001", "\"1\""}) {
+      for (const std::string key : {"minLength", "maxLength"}) {
+        const Json schema = *Json::parse(R"({"properties":{"a":{"type":"string",")" + key + "\":" + length + "}}}");
+        const auto made = obeying_arguments(*find_call_form(family), schema);
+        ASSERT_FALSE(made) << family << ": " << schema.dump();
+        EXPECT_NE(made.error().message.find("#/properties/a: \"" + key), std::string::npos) << made.error().message;
+      }
+    }
+  }
   EXPECT_NE(error_of(R"({"minProperties":1})").find("#: \"minProperties\""), std::string::npos);
   EXPECT_NE(error_of(R"({"properties":{"a":{"$ref":"#/$defs/n"}},"$defs":{"n":{"type":"object","properties":
       {"n":{"$ref":"#/$defs/n"}}}}})")

@@ -16,7 +16,6 @@ using namespace formats;
 
 namespace {
 
-constexpr ValueKinds kNestedKinds = kObjectKind | kArrayKind;
 constexpr uint64_t kMostItems = 16;   // that are counted: they are written out
 constexpr size_t kElementParts = 16;  // of an element that may lack, beside its value
 // A line without blanks at its ends.
@@ -226,16 +225,18 @@ class Obeying {
   }
 
   Result<Json> string(const std::string& at, const Json& schema) const {
-    std::string min = "0", max;
+    const Json *min = nullptr, *max = nullptr;
     for (const auto& [key, given] : *schema.as_object()) {
       if (key == "minLength")
-        min = std::to_string(static_cast<int64_t>(given.number()));
+        min = &given;
       else if (key == "maxLength")
-        max = std::to_string(static_cast<int64_t>(given.number()));
+        max = &given;
       else if (!is_annotation(key))
         return cannot(at, key);
     }
-    return text_of(form_, "[\\s\\S]{" + min + "," + max + "}");
+    const auto counted = counted_pattern(min, max);
+    if (!counted) return cannot(at, max == nullptr || !counted_pattern(min, nullptr) ? "minLength" : "maxLength");
+    return text_of(form_, *counted);
   }
 
   Result<Json> listed(const std::string& at, const Json& schema, ValueKinds kinds) const {
