@@ -97,6 +97,7 @@ bool PrefixMap::merge(Nodes::iterator upper, Nodes::iterator lower) {
 
 // From the last to the first, so that of one prompt the first block is the latest.
 void PrefixMap::add(std::span<const uint64_t> names, uint64_t holder) {
+  const int64_t had_blocks = n_blocks_, had_nodes = n_nodes();
   living_.insert(holder);
   std::vector<Step> steps = path(names);
   size_t known = 0;
@@ -116,8 +117,8 @@ void PrefixMap::add(std::span<const uint64_t> names, uint64_t holder) {
     touch(steps[i].node, holder);
     if (i + 1 < steps.size() && merge(steps[i].node, steps[i + 1].node)) steps[i] = steps[i + 1];
   }
-  drop_oldest();
   sweep();
+  drop_oldest(had_blocks, had_nodes);
 }
 
 // REQUIRES nothing goes on from it.
@@ -130,12 +131,18 @@ void PrefixMap::drop(Nodes::iterator node) {
   by_use_.erase(node);
 }
 
-// What goes on from a node is older than it.
-void PrefixMap::drop_oldest() {
-  const int64_t most_nodes = std::max(kFewNodes, most_blocks_ / kBlocksOfNode);
-  while (n_blocks_ > most_blocks_ || n_nodes() > most_nodes) {
+// What goes on from a node is older than it. What came in just now beyond the bound goes at once; what there was beyond
+// it before, because the bound has fallen, by and by, and only when no more is left that nobody living holds.
+void PrefixMap::drop_oldest(int64_t had_blocks, int64_t had_nodes) {
+  const int64_t bound_nodes = std::max(kFewNodes, most_blocks_ / kBlocksOfNode);
+  const bool sweeps = hand_ || forgot_;
+  for (int i = 0;; ++i) {
+    const bool grows_only = sweeps || i >= kDroppedAtOnce;
+    const int64_t most_blocks = grows_only ? std::max(most_blocks_, had_blocks) : most_blocks_;
+    const int64_t most_nodes = grows_only ? std::max(bound_nodes, had_nodes) : bound_nodes;
+    if (n_blocks_ <= most_blocks && n_nodes() <= most_nodes) return;
     Node& oldest = by_use_.back();
-    const int64_t n = n_nodes() > most_nodes ? std::ssize(oldest.names) : n_blocks_ - most_blocks_;
+    const int64_t n = n_nodes() > most_nodes ? std::ssize(oldest.names) : n_blocks_ - most_blocks;
     if (n < std::ssize(oldest.names)) {
       oldest.names.resize(oldest.names.size() - static_cast<size_t>(n));
       if (oldest.names.capacity() > 2 * oldest.names.size()) oldest.names.shrink_to_fit();
@@ -154,11 +161,6 @@ bool PrefixMap::sweep() {
     if (node->n_down == 0 && living(*node) == Holders{}) drop(node);
   }
   return hand_ || forgot_;
-}
-
-void PrefixMap::set_most_blocks(int64_t most_blocks) {
-  most_blocks_ = most_blocks;
-  drop_oldest();
 }
 
 }  // namespace quire

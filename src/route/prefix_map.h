@@ -26,7 +26,7 @@ class PrefixMap {
   // So many nodes there are at most for so many blocks of the bound, or a few.
   static constexpr int64_t kBlocksOfNode = 16, kFewNodes = 1024;
   static constexpr int64_t kBlockBytes = 8 + 176 / kBlocksOfNode;  // a name, and its part of a node in list and table
-  static constexpr int kSweptAtOnce = 16;                          // nodes
+  static constexpr int kSweptAtOnce = 16, kDroppedAtOnce = 64;     // nodes
 
   explicit PrefixMap(int64_t most_blocks) : most_blocks_(most_blocks) {}
 
@@ -40,7 +40,9 @@ class PrefixMap {
   // Looks at the next kSweptAtOnce nodes, and drops those of forgotten holders alone; so does each add(). False: all
   // were looked at since the last one was forgotten.
   bool sweep();
-  void set_most_blocks(int64_t most_blocks);
+  // Where it has more already, each add() brings it nearer: what only the forgotten hold goes first, then the oldest,
+  // at most kDroppedAtOnce nodes. Until then it grows no further.
+  void set_most_blocks(int64_t most_blocks) { most_blocks_ = most_blocks; }
   int64_t n_blocks() const { return n_blocks_; }
   int64_t n_nodes() const { return static_cast<int64_t>(by_use_.size()); }
 
@@ -64,7 +66,7 @@ class PrefixMap {
   void touch(Nodes::iterator node, uint64_t holder);
   bool merge(Nodes::iterator upper, Nodes::iterator lower);
   void drop(Nodes::iterator node);
-  void drop_oldest();
+  void drop_oldest(int64_t had_blocks, int64_t had_nodes);
   void leave(Nodes::iterator node);
 
   int64_t most_blocks_;

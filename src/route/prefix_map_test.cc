@@ -74,6 +74,7 @@ TEST(PrefixMap, HasAsManyNodesAsItsBoundHasRoomFor) {
   EXPECT_EQ(map.n_blocks(), kBlocks);
   EXPECT_EQ(map.n_nodes(), 1);
   map.set_most_blocks(100);
+  map.add(longest, 2);
   EXPECT_EQ(map.n_blocks(), 100);
   EXPECT_EQ(map.find(longest).front().n_blocks, 100);
 }
@@ -127,6 +128,48 @@ TEST(PrefixMap, WhatOnlyTheForgottenHoldGoesByAndBy) {
   while (map.sweep()) continue;
   EXPECT_EQ(map.n_blocks(), 0);
   EXPECT_EQ(map.n_nodes(), 0);
+}
+
+// Half of the holders go, and with them half of the room: what the others hold fits, so none of it goes.
+TEST(PrefixMap, WhereRoomFallsTheForgottenGoFirstAndFewAtOnce) {
+  constexpr int64_t kBlocks = 4 * PrefixMap::kFewNodes * PrefixMap::kBlocksOfNode;
+  PrefixMap map(kBlocks);
+  const auto names = [](uint64_t i) {
+    Names out(16);
+    std::iota(out.begin(), out.end(), 1 + 16 * i);
+    return out;
+  };
+  const auto n_found = [&](uint64_t from, uint64_t to) {
+    int64_t n = 0;
+    for (uint64_t i = from; i < to; ++i) n += !map.find(names(i)).empty();
+    return n;
+  };
+  constexpr uint64_t kPrompts = 4 * PrefixMap::kFewNodes, kLiving = kPrompts / 2;
+  for (uint64_t i = 0; i < kPrompts; ++i) map.add(names(i), i < kLiving ? 1 : 2);  // the living one's are the oldest
+  EXPECT_EQ(map.n_blocks(), kBlocks);
+  map.forget(2);
+  map.set_most_blocks(kBlocks / 2);
+  EXPECT_EQ(map.n_blocks(), kBlocks);
+  for (uint64_t i = 0; map.n_blocks() > kBlocks / 2; ++i) {
+    ASSERT_LT(i, kPrompts);
+    const int64_t had = map.n_nodes();
+    map.add(names(i % kLiving), 1);
+    ASSERT_GE(map.n_nodes(), had - PrefixMap::kSweptAtOnce);
+  }
+  EXPECT_EQ(n_found(0, kLiving), static_cast<int64_t>(kLiving));
+  EXPECT_EQ(n_found(kLiving, kPrompts), 0);
+  // With nobody forgotten it is the oldest that go, and meanwhile it does not grow, whatever comes.
+  while (map.sweep()) continue;
+  map.set_most_blocks(PrefixMap::kBlocksOfNode);
+  Names longest(1000);
+  std::iota(longest.begin(), longest.end(), 1'000'000);
+  while (map.n_blocks() > PrefixMap::kBlocksOfNode) {
+    const int64_t had = map.n_blocks(), had_nodes = map.n_nodes();
+    for (uint64_t& name : longest) name += longest.size();
+    map.add(longest, 1);
+    ASSERT_LT(map.n_blocks(), had);
+    ASSERT_GE(map.n_nodes(), had_nodes + 1 - PrefixMap::kDroppedAtOnce);
+  }
 }
 
 // The same by blocks, each on its own.
