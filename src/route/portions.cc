@@ -140,18 +140,21 @@ int64_t ToldSoFar::n_bytes_with(const Portion& portion) const {
   return bytes_of(n_choices, n_ids);
 }
 
-void ToldSoFar::add(const Portion& portion) {
+bool ToldSoFar::add(const Portion& portion) {
+  bool more = false;
   for (const auto& [choice, mark] : portion.marks) {
     if (choice >= choices_.size()) choices_.resize(choice + 1);
     MarkedChoice& told = choices_[choice];
     const size_t n = told.ids.size() + mark.ids.size();
     if (n > told.ids.capacity()) told.ids.reserve(n + std::max(n / 8, kLeastRoom));
     told.ids.insert(told.ids.end(), mark.ids.begin(), mark.ids.end());
-    told.told_bytes = mark.told_bytes;
-    told.over = mark.over;
+    more |= !mark.ids.empty() || mark.told_bytes > std::max<int64_t>(told.told_bytes, 0) || (mark.over && !told.over);
+    told.told_bytes = std::max(told.told_bytes, mark.told_bytes);
+    told.over |= mark.over;
     n_ids_ += mark.ids.size();
   }
   n_events_ = portion.n_events;
+  return more;
 }
 
 std::string ToldSoFar::going_on(std::string_view body, std::string_view ticket) const {

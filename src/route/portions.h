@@ -57,7 +57,8 @@ class MarkFilter {
 // How far an answer is.
 class ToldSoFar {
  public:
-  void add(const Portion& portion);
+  // Whether it says more than was known: of a choice a token, more bytes, or that it is over. Nothing is taken back.
+  bool add(const Portion& portion);
   bool any() const { return !choices_.empty(); }
   // That it holds at most, now and then.
   int64_t n_bytes() const { return bytes_of(choices_.size(), n_ids_); }

@@ -101,6 +101,24 @@ TEST(Portions, EachChoiceIsAsFarAsItsOwnMarksSay) {
   EXPECT_NE(so_far.going_on("{}", "t").find(R"(],"n_events":14},})"), std::string::npos);
 }
 
+TEST(Portions, OnlyWhatSaysMoreIsMore) {
+  ToldSoFar so_far;
+  const auto says_more = [&so_far](const char* mark) {
+    return so_far.add(*read_portion(StreamForm::events, ": handover " + std::string(mark) + "\n\n"));
+  };
+  EXPECT_FALSE(says_more(" 0"));
+  EXPECT_TRUE(says_more("5 0"));
+  EXPECT_TRUE(says_more(" 3"));
+  EXPECT_FALSE(says_more(" 3"));
+  EXPECT_FALSE(says_more(" 2"));
+  EXPECT_FALSE(says_more(" 3"));
+  EXPECT_FALSE(says_more(" 0 7 9"));
+  EXPECT_TRUE(says_more("end 3"));
+  EXPECT_FALSE(says_more("end 3"));
+  EXPECT_FALSE(says_more(" 3"));
+  EXPECT_FALSE(says_more("end 3 0 12"));
+}
+
 TEST(Portions, WhatIsSentOnHoldsNoOnesQuotes) {
   ToldSoFar so_far;
   EXPECT_FALSE(so_far.any());

@@ -207,6 +207,8 @@ void Proxied::on_head(UpstreamHead&& head) {
 }
 
 void Proxied::begin_answer() {
+  ticket_.clear();  // of an answer that broke off before any of it was passed on
+  may_move_ = false;
   if (const std::string* salt = field_of(head_.headers, kSaltHeader)) learn_salt(*salt);
   if (const std::string* stream = field_of(head_.headers, "x-quire-stream")) remember(kStreamKind, *stream);
   if (ask_.pinned && head_.status < 300 && reason_ != kAtHome) pin(*ask_.session);
@@ -272,10 +274,7 @@ bool Proxied::pass_on(std::string_view bytes) {
   if (too_long) form_ = StreamForm::bytes;
   learn(bytes);
   count_generated(out);
-  if (portion && portion->n_bytes > 0) {
-    told_.add(*portion);
-    n_moves_ = 0;
-  }
+  if (portion && portion->n_bytes > 0 && told_.add(*portion)) n_moves_ = 0;
   held_ = too_long ? "" : std::string(all.substr(n));
   return true;
 }

@@ -99,7 +99,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   Phase phase_ = Phase::looking;
   bool begun_ = false;     // the answer's head was sent to the client
   bool may_move_ = false;  // the stream can go on elsewhere
-  int n_moves_ = 0;        // since something of it was told
+  int n_moves_ = 0;        // since a token of it was told
   std::vector<std::shared_ptr<Worker>> tried_;
   bool sent_ = false, retried_ = false;
   bool failed_ = false;                                 // the worker that is asked now, and it was noted

@@ -13,9 +13,10 @@ constexpr size_t kMostTried = 4;  // workers that would not say the same, and as
 
 }  // namespace
 
-// Of requests whose streams our servers can hand over; a client's own word for how an answer began stands as it is.
+// Of requests whose streams our servers can hand over, and that any worker may be given; a client's own word for how an
+// answer began stands as it is.
 bool Proxied::asks_for_handover() const {
-  if (context_.limits.n_moves == 0 || request_.method != "POST") return false;
+  if (context_.limits.n_moves == 0 || request_.method != "POST" || ask_.pinned) return false;
   if (std::ranges::find(kMoving, request_.path) == std::end(kMoving)) return false;
   return request_.header("x-quire-resumable") == nullptr && body_->find("\"handover\"") == std::string::npos;
 }

@@ -23,6 +23,7 @@ struct Script {
   std::string says;    // bytes of the stream
   bool breaks = false;
   std::string type = "text/event-stream";
+  bool has_length = false;  // and breaks off before it
 };
 
 // What is answered to one request after the other, whoever is asked; the last one again and again.
@@ -36,9 +37,10 @@ struct Scripts {
     asked += at == std::string::npos ? "-" : head.substr(at + 18, head.find('\r', at) - at - 18);
     if (now.status != 200)
       return "HTTP/1.1 " + std::to_string(now.status) + " No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
-    std::string out =
-        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + now.type + "\r\nTransfer-Encoding: chunked\r\n";
+    std::string out = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + now.type + "\r\n";
     if (!now.ticket.empty()) out += "x-quire-handover: " + now.ticket + "\r\n";
+    if (now.has_length) return out + "Content-Length: 1000\r\n\r\n" + now.says;
+    out += "Transfer-Encoding: chunked\r\n";
     char size[20];
     std::snprintf(size, sizeof size, "\r\n%zx\r\n", now.says.size());
     return out + size + now.says + (now.breaks ? "\r\n" : "\r\n0\r\n\r\n");
@@ -204,17 +206,43 @@ TEST(ProxiedMove, WhatWasNotToldAtAllIsAskedAnew) {
   EXPECT_EQ(scripts.asked_for(), (std::vector<std::string>{kBody, kBody}));
 }
 
+TEST(ProxiedMove, AResponseThatGoesOnFromAnotherStaysWhereThatIs) {
+  const auto created = [](const char* name) {
+    return "data: {\"response\":{\"id\":\"" + std::string(name) + "\"}}\n\n";
+  };
+  Scripts scripts({{200, "t", created("resp_1"), false}, {200, "t", created("resp_2"), true}});
+  const Teller one(scripts), two(scripts);
+  TestRouter router({}, {}, {one.at(), two.at()});
+  router.ask("POST", "/v1/responses", R"({"input":"x","stream":true})");
+  const HttpResponse response =
+      router.ask("POST", "/v1/responses", R"({"input":"x","previous_response_id":"resp_1","stream":true})");
+  EXPECT_TRUE(response.body.starts_with(created("resp_2") + "event: error\n")) << response.body;
+  EXPECT_NE(response.body.find("bad_worker"), std::string::npos);
+  EXPECT_EQ(scripts.asked, "1-");
+}
+
+TEST(ProxiedMove, WhatWasGatheredInVainSaysNothingOfTheNextAnswer) {
+  Scripts scripts({{.ticket = "t", .says = event("lost"), .has_length = true}, {200, "", event("a"), true}});
+  const Teller one(scripts), two(scripts);
+  TestRouter router({}, {}, {one.at(), two.at()});
+  const HttpResponse response = router.post(kBody);
+  EXPECT_TRUE(response.body.starts_with(event("a") + "event: error\n")) << response.body;
+  EXPECT_EQ(scripts.asked_for().size(), 2U);
+}
+
 TEST(ProxiedMove, ARequestThatEndsItsWorkersEndsItself) {
   RouteLimits limits;
   limits.n_moves = 2;
   limits.n_failures = 1000;
-  Scripts scripts({{200, "t", event("a") + ": handover 5 1\n\n", true}, {200, "t", event("lost"), true}});
-  const Teller only(scripts);
-  TestRouter router({}, limits, {only.at()});
-  const HttpResponse response = router.post(kBody);
-  EXPECT_TRUE(response.body.starts_with(event("a") + "event: error\ndata: {\"error\":")) << response.body;
-  EXPECT_EQ(scripts.asked_for().size(), 3U);
-  EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 1"), std::string::npos);
+  for (const std::string& says : {event("lost"), std::string(": handover  1\n\n")}) {  // a mark that says nothing new
+    Scripts scripts({{200, "t", event("a") + ": handover 5 1\n\n", true}, {200, "t", says, true}});
+    const Teller only(scripts);
+    TestRouter router({}, limits, {only.at()});
+    const HttpResponse response = router.post(kBody);
+    EXPECT_TRUE(response.body.starts_with(event("a") + "event: error\ndata: {\"error\":")) << response.body;
+    EXPECT_EQ(scripts.asked_for().size(), 3U);
+    EXPECT_NE(router.metrics.expose().find("quire_route_cut_streams_total 1"), std::string::npos);
+  }
 }
 
 TEST(ProxiedMove, WhoWouldNotSayTheSameIsAskedOnce) {
