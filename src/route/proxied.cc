@@ -24,11 +24,11 @@ bool is_replaced(std::string_view name, bool own_key) {
   return own_key && (name == "authorization" || name == "x-api-key");
 }
 
-int64_t retry_after_ms(const HttpHeaders& headers) {
+int64_t retry_after_ms(const HttpHeaders& headers, int64_t most_ms) {
   int64_t seconds = 0;
   for (const HttpHeader& h : headers)
     if (h.name == "retry-after") std::from_chars(h.value.data(), h.value.data() + h.value.size(), seconds);
-  return std::clamp<int64_t>(seconds, 0, 3600) * 1000;
+  return std::clamp<int64_t>(seconds, 0, most_ms / 1000) * 1000;
 }
 
 const std::string* field_of(const HttpHeaders& headers, std::string_view name) {
@@ -103,6 +103,7 @@ void Proxied::pin(const Hash128& session) {
 
 void Proxied::look() {
   if (phase_ != Phase::looking || (engine_ && !enter_engine())) return;
+  if (context_.clock.now_ns() < pause_until_ns_) return wait_for_worker();
   if (auto picked = context_.fleet->choose(ask_, refused_)) return send(std::move(*picked));
   wait_for_worker();
 }
@@ -197,13 +198,13 @@ void Proxied::on_head(UpstreamHead&& head) {
   worker_->progressed_ns.store(context_.clock.now_ns(), std::memory_order_relaxed);
   head_ = std::move(head);
   if (head_.status == 500 || head_.status == 502 || head_.status == 504) note_failed();
+  const int64_t rest_ms = retry_after_ms(head_.headers, kMostRestMs);
   if (head_.status == 502 || head_.status == 503 || head_.status == 504) {
-    const int64_t rest_ms = retry_after_ms(head_.headers);
     if (rest_ms > 0) context_.fleet->rest(*worker_, rest_ms);
     const auto old = upstream_;
     if (!begun_ && try_elsewhere(true)) return old->cancel();
   }
-  begun_ ? go_on_streaming() : begin_answer();
+  begun_ ? go_on_streaming(rest_ms) : begin_answer();
 }
 
 void Proxied::begin_answer() {

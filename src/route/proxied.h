@@ -44,6 +44,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   void on_no_worker() override;
 
  private:
+  static constexpr int64_t kMostRestMs = 3'600'000;  // that a worker may ask for
   enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
 
   bool find_engine(const Asked& asked);
@@ -69,10 +70,11 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   bool try_elsewhere(bool costs_retry);
   void begin_answer();
   bool asks_for_handover() const;
-  void go_on_streaming();
+  void go_on_streaming(int64_t rest_ms);
   // Why a worker does not go on with a stream; busy: it may later.
   enum class Lost : uint8_t { failed, unreached, refused, busy };
   bool go_on_elsewhere(Lost why);
+  void pause();
   void break_off(const HttpError& error);
   bool pass_on(std::string_view bytes);
   bool pass_on_unmarked(std::string_view all, std::string_view bytes);
@@ -126,6 +128,8 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   ToldSoFar told_;
   std::optional<MarkFilter> unmarked_;            // there since a line was too long to be held
   std::vector<std::shared_ptr<Worker>> refused_;  // who would not say the same
+  int64_t rest_ms_ = kMostRestMs;                 // the shortest that a busy worker has asked for since the last pause
+  int64_t pause_ms_ = 0, pause_until_ns_ = 0;     // while all are busy
 
   UpstreamHead head_;
   StreamForm form_ = StreamForm::bytes;

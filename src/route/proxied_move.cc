@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/nanoseconds.h"
 #include "route/proxied.h"
 
 namespace quire {
@@ -10,6 +11,7 @@ namespace {
 constexpr std::string_view kMoving[] = {"/v1/chat/completions", "/chat/completions", "/v1/completions", "/v1/responses",
                                         "/v1/messages",         "/api/chat",         "/api/generate"};
 constexpr size_t kMostTried = 4;  // workers that would not say the same, and as many that could not be reached
+constexpr int64_t kLeastPauseMs = 250, kMostPauseMs = 1000;
 
 }  // namespace
 
@@ -22,7 +24,8 @@ bool Proxied::asks_for_handover() const {
 }
 
 // The head of a worker's answer that is to go on behind another's. Where nothing was told yet, any stream will do.
-void Proxied::go_on_streaming() {
+// `rest_ms`: that it asks for.
+void Proxied::go_on_streaming(int64_t rest_ms) {
   const auto is_stream = [&](const HttpHeader& h) { return h.name == "content-type" && form_of(&h.value) == marked_; };
   const bool streams = head_.status == 200 && std::any_of(head_.headers.begin(), head_.headers.end(), is_stream);
   const auto ticket = std::find_if(head_.headers.begin(), head_.headers.end(),
@@ -33,6 +36,7 @@ void Proxied::go_on_streaming() {
     may_move_ = known;
     if (known) ticket_ = ticket->value;
     if (response_) pin(*response_);
+    pause_ms_ = 0;
     return;
   }
   const auto refusing = std::exchange(upstream_, nullptr);
@@ -40,6 +44,7 @@ void Proxied::go_on_streaming() {
   const HttpError error =
       bad_worker("it cannot go on with a stream of another worker: it answered " + std::to_string(head_.status));
   const bool is_busy = head_.status == 429 || head_.status == 503;
+  if (is_busy) rest_ms_ = std::min(rest_ms_, rest_ms);
   if (!go_on_elsewhere(is_busy ? Lost::busy : Lost::refused)) break_off(error);
   refusing->cancel();
 }
@@ -67,11 +72,19 @@ bool Proxied::go_on_elsewhere(Lost why) {
     return true;
   }
   tried_.clear();
-  if (why == Lost::busy)
-    wait_for_worker();
-  else
-    look();
+  if (why == Lost::busy) pause();
+  look();
   return true;
+}
+
+// Before all that are busy are asked again: twice as long each time, or as they say. Once more they are asked before
+// the time is over.
+void Proxied::pause() {
+  const int64_t now = context_.clock.now_ns();
+  pause_ms_ = std::clamp(2 * pause_ms_, kLeastPauseMs, kMostPauseMs);
+  const int64_t until = now + std::max(pause_ms_, std::exchange(rest_ms_, kMostRestMs)) * kNsPerMs;
+  const int64_t last = wait_until_ns_ - kLeastPauseMs * kNsPerMs;
+  pause_until_ns_ = std::min(until, std::max(now + kLeastPauseMs * kNsPerMs, last));
 }
 
 // After the head was sent.

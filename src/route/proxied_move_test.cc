@@ -19,11 +19,12 @@ std::string event(const std::string& text) { return "data: {\"text\":\"" + text 
 
 struct Script {
   int status = 200;
-  std::string ticket;  // empty: it does not know how to hand over
-  std::string says;    // bytes of the stream
+  std::string ticket{};  // empty: it does not know how to hand over
+  std::string says{};    // bytes of the stream
   bool breaks = false;
   std::string type = "text/event-stream";
-  bool has_length = false;  // and breaks off before it
+  bool has_length = false;       // and breaks off before it
+  std::string retry_after = "";  // of one that is not 200
 };
 
 // What is answered to one request after the other, whoever is asked; the last one again and again.
@@ -36,7 +37,9 @@ struct Scripts {
     const size_t at = head.find("x-quire-handover: ");
     asked += at == std::string::npos ? "-" : head.substr(at + 18, head.find('\r', at) - at - 18);
     if (now.status != 200)
-      return "HTTP/1.1 " + std::to_string(now.status) + " No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+      return "HTTP/1.1 " + std::to_string(now.status) + " No\r\nConnection: close\r\n" +
+             (now.retry_after.empty() ? "" : "Retry-After: " + now.retry_after + "\r\n") +
+             "Content-Length: 2\r\n\r\n{}";
     std::string out = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + now.type + "\r\n";
     if (!now.ticket.empty()) out += "x-quire-handover: " + now.ticket + "\r\n";
     if (now.has_length) return out + "Content-Length: 1000\r\n\r\n" + now.says;
@@ -261,16 +264,26 @@ TEST(ProxiedMove, WhoWouldNotSayTheSameIsAskedOnce) {
   }
 }
 
-TEST(ProxiedMove, WhoIsBusyIsAskedAgain) {
-  std::vector<Script> given{{200, "t", event("a") + ": handover 5 1\n\n", true}};
-  given.insert(given.end(), 6, {429, "", "", false});
-  given.push_back({503, "", "", false});
-  given.push_back({200, "t", event("b"), false});
-  Scripts scripts(given);
-  const Teller one(scripts), two(scripts);
-  TestRouter router({}, {}, {one.at(), two.at()});
-  EXPECT_EQ(router.post(kBody).body, event("a") + event("b"));
-  EXPECT_EQ(scripts.asked_for().size(), given.size());
+// The other is busy, then both are; each time all are, there is a pause.
+TEST(ProxiedMove, WhoIsBusyIsAskedAgainAfterAPause) {
+  const auto expect_pauses = [](const std::vector<Script>& busy, int64_t wait_ms, int64_t least_ms) {
+    std::vector<Script> given{{200, "t", event("a") + ": handover 5 1\n\n", true}};
+    given.insert(given.end(), busy.begin(), busy.end());
+    given.push_back({200, "t", event("b"), false});
+    Scripts scripts(given);
+    const Teller one(scripts), two(scripts);
+    RouteLimits limits;
+    limits.wait_ms = wait_ms;
+    TestRouter router({}, limits, {one.at(), two.at()});
+    const int64_t begin_ms = test_now_ms();
+    EXPECT_EQ(router.post(kBody).body, event("a") + event("b"));
+    EXPECT_GE(test_now_ms() - begin_ms, least_ms);
+    EXPECT_EQ(scripts.asked_for().size(), given.size());
+  };
+  const Script busy{.status = 429}, slow{.status = 429, .retry_after = "1"}, late{.status = 429, .retry_after = "60"};
+  expect_pauses({busy, busy, {.status = 503}}, 20'000, 750);
+  expect_pauses({slow, slow, late}, 20'000, 2000);
+  expect_pauses({late}, 2000, 1750);  // once more before it has waited for long enough
 }
 
 TEST(ProxiedMove, OnlyStreamsWithMarksMoveAndOnlyWhereTheyMay) {
