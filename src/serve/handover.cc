@@ -4,6 +4,7 @@
 #include <charconv>
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include "base/hash128.h"
 #include "engine/request.h"
@@ -67,8 +68,8 @@ class Key {
   void add(std::string_view text) { (bytes_ += std::to_string(text.size()) + ":") += text; }
   void add(int64_t value) { bytes_ += std::to_string(value) + ","; }
   void add(std::span<const Token> ids) {
-    add(std::ssize(ids));
-    for (const Token id : ids) add(int64_t{id});
+    const Hash128 hash = hash128(ids.data(), ids.size_bytes(), 1);  // they may be millions
+    for (const uint64_t part : {hash.lo, hash.hi}) add(static_cast<int64_t>(part));
   }
   uint64_t value() const { return hash128(bytes_.data(), bytes_.size(), 1).lo; }
 
@@ -170,6 +171,13 @@ ApiResult<void> settle_handover(const ServeEnv& env, std::span<const int> max_to
     return refuse(bad_field("handover.choices", "has " + std::to_string(h.choices.size()) +
                                                     " entries: the answer has " + std::to_string(n) + " choices"));
   h.choices.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t n_told = h.choices[i].output.size(), prompt = i / static_cast<size_t>(job.generation.best_of);
+    if (n_told == 0 || std::cmp_less(n_told, max_tokens[prompt])) continue;
+    return refuse(bad_field(at_key(at_index("handover.choices", static_cast<int64_t>(i)), "tokens"),
+                            "are " + std::to_string(n_told) + " of an answer of at most " +
+                                std::to_string(max_tokens[prompt]) + ": nothing is left to say"));
+  }
   return {};
 }
 

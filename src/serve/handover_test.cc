@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "serve/outcome.h"
 #include "serve/testing.h"
 
 namespace quire {
@@ -16,7 +17,8 @@ constexpr const char* kTemplate =
     "{% if add_generation_prompt %}[assistant]{% endif %}";
 
 struct Teller : TestServer {
-  explicit Teller(uint64_t seed, std::string reply) {
+  Teller(uint64_t seed, std::string reply, int64_t unread_bytes = ServeLimits().unread_bytes) {
+    options.limits.unread_bytes = unread_bytes;
     TokenizerSpec spec = tiny_spec();
     spec.chat_template = kTemplate;
     tokenizer = tiny_tokenizer(spec);
@@ -400,6 +402,7 @@ TEST(Handover, AServerThatWouldHaveSaidSomethingElseRefuses) {
             std::string::npos);
   refused(behind(R"({"stream":true,"prompt":"x","max_tokens":199})", ticket, "100", "1"), 409);
   refused(behind(completion(R"(,"n":2)"), ticket, "100", "1"), 409);
+  refused(behind(R"({"stream":true,"prompt":["x","y"],"max_tokens":200})", ticket, "100", "1"), 409);
   SoFar two;
   two.choices[1] = {"100", "1", false};
   refused(two.behind(completion(""), ticket), 400);  // of one choice
@@ -412,6 +415,29 @@ TEST(Handover, AServerThatWouldHaveSaidSomethingElseRefuses) {
   const std::string stops = R"({"stream":true,"prompt":"x","max_tokens":200,"stop":"ab"})";
   const std::string other_ticket = read_portions(first.post("/v1/completions", stops, asks)).ticket;
   refused(behind(stops, other_ticket, "100,101,102", "0"), 400);  // "abc"
+}
+
+// What is said to have been told is held before the engine looks at it, of each choice.
+TEST(Handover, WhatWasToldIsBounded) {
+  const Teller s(1, "abcdef", 100 * kToldTokenBytes);
+  const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
+  const std::string body = completion(R"(,"n":2)");
+  const std::string ticket = read_portions(s.post("/v1/completions", body, asks)).ticket;
+  const auto refused = [&](int n_first, int n_second) {
+    SoFar so_far;
+    int i = 0;
+    for (const int n : {n_first, n_second}) {
+      std::string ids = "100";
+      for (int k = 1; k < n; ++k) ids += ",100";
+      so_far.choices[i++] = {ids, "1", false};
+    }
+    const HttpResponse r = s.post("/v1/completions", so_far.behind(body, ticket), asks);
+    return r.status == 400 ? text_at(json_at(parse_json(r.body), "error", "message")) : std::to_string(r.status);
+  };
+  EXPECT_EQ(refused(1, 200),
+            "'handover.choices[1].tokens' are 200 of an answer of at most 200: nothing is left to say");
+  EXPECT_EQ(refused(51, 50), "'handover.choices' have 101 tokens: the limit is 100 (unread_bytes, 144 bytes each)");
+  EXPECT_EQ(refused(2, 2), "200");
 }
 
 TEST(Handover, AServerThatEndsLeavesTheRestToAnother) {

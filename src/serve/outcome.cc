@@ -49,6 +49,12 @@ int64_t own_bytes(const Job& job, size_t n_choices) {
   return n_prompt_tokens(job) * int64_t{sizeof(Token)} + static_cast<int64_t>(n_choices * sizeof(Choice));
 }
 
+int64_t told_tokens(const Job& job) {
+  int64_t n = 0;
+  for (const ToldChoice& told : job.handover.choices) n += std::ssize(told.output);
+  return n;
+}
+
 int64_t answer_limit(const ServeLimits& limits, const Job& job) {
   return limits.unread_bytes + (job.stream ? 0 : limits.answer_bytes);
 }

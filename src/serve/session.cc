@@ -25,6 +25,12 @@ HttpError shutdown_error() {
   return {503, "the server is shutting down", "server_error", "", std::string(kShuttingDown)};
 }
 
+HttpError too_much_told(const ServeLimits& limits, const Job& job) {
+  return bad_field("handover.choices", "have " + std::to_string(told_tokens(job)) + " tokens: the limit is " +
+                                           std::to_string(limits.unread_bytes / kToldTokenBytes) + " (unread_bytes, " +
+                                           std::to_string(kToldTokenBytes) + " bytes each)");
+}
+
 HttpError too_many_answers(const AnswerBudget& answers) {
   return {503,
           "the answers that are being made hold " + std::to_string(answers.max_bytes()) +
@@ -164,6 +170,9 @@ void Session::start(Job&& job) {
   const int64_t own = own_bytes(job_, n);
   held_.emplace(context_.answers, own + answer_limit(context_.env->limits, job_));
   if (held_->take(own) != HeldBytes::Taken::yes) return refuse_with(too_many_answers(*context_.answers));
+  if (const auto taken = held_->take(told_tokens(job_) * kToldTokenBytes); taken != HeldBytes::Taken::yes)
+    return refuse_with(taken == HeldBytes::Taken::all_full ? too_many_answers(*context_.answers)
+                                                           : too_much_told(context_.env->limits, job_));
   ChoiceSetup setup;
   setup.held = &*held_;
   setup.ready = &ready_;
