@@ -144,6 +144,7 @@ std::string said_of(int index, const std::string& events) {
     for (const Json& one : list_of(json_at(choice, "logprobs", "token_logprobs"))) of_tokens += one.dump() + " ";
     for (const Json& one : list_of(json_at(choice, "logprobs", "text_offset"))) offsets += one.dump() + " ";
     add(ends, json_at(choice, "finish_reason"));
+    if (chunk.find("__verbose") != nullptr) ends += "verbose ";
     if (json_at(chunk, "usage", "prompt_tokens").as_int() != nullptr) ends += json_at(chunk, "usage").dump();
   }
   std::string out;
@@ -325,6 +326,7 @@ TEST(Handover, SeveralChoicesGoOnEachWhereItWas) {
                                                   R"("stream_options":{"include_usage":true})"));
   expect_one_answer("/v1/completions", R"({"stream":true,"prompt":["x","yes"],"n":2,"max_tokens":1,"logprobs":2})");
   expect_one_answer("/v1/completions", R"({"stream":true,"prompt":["x","yes","no"],"n":2,"max_tokens":5})");
+  expect_one_answer("/v1/chat/completions", chat(R"(,"n":4,"seed":3,"stop":["a","q","zz"],"verbose":true)"));
   expect_one_answer(
       "/v1/chat/completions", chat(R"(,"n":2,"logprobs":true,"tools":[{"type":"function","function":{"name":"get"}}])"),
       "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"city\": \"Par\\u00eds\"}}\n</tool_call>");

@@ -274,7 +274,9 @@ void OpenaiWriter::finish(int choice, const Ending& ending, std::string& out) {
   open_chunk(choice, out);
   append_delta(choice, Delta{}, out);
   out += ",\"logprobs\":null";
-  const std::string verbose = verbose_.empty() ? "" : ",\"__verbose\":" + std::exchange(verbose_, {});
+  // At the end of one and the same choice, whoever goes on with the stream.
+  const bool shows = choice == 0 && !verbose_.empty();
+  const std::string verbose = shows ? ",\"__verbose\":" + std::exchange(verbose_, {}) : "";
   close_chunk("\"" + std::string(finish_name(ending.reason)) + "\"", ending.n_tokens, verbose, out);
 }
 
