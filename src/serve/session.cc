@@ -154,6 +154,7 @@ Request Session::make_request(const Choice& choice) const {
 void Session::start(Job&& job) {
   const Generation& g = (job_ = std::move(job)).generation;
   std::vector<int> most_tokens;
+  most_tokens.reserve(job_.prompts.size());
   for (size_t p = 0; p < job_.prompts.size(); ++p) most_tokens.push_back(max_tokens(p));
   if (const auto settled = settle_handover(*context_.env, most_tokens, job_); !settled)
     return refuse_with(settled.error());
