@@ -154,6 +154,7 @@ TEST(EngineReplay, ARunOnThreadsHappensAgain) {
   const auto sink = std::make_shared<LogSink>(log);
   engine.start();
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (uint64_t i = 0; i < 3; ++i) {
     threads.emplace_back([&engine, &sink, i] {
       Rng rng(i);

@@ -115,7 +115,8 @@ bool KvIndex::forget_doubtful(Holder& holder) {
   while (!holder.doubtful.empty()) {
     const auto at = holder.by_name.find(holder.doubtful.front());
     holder.doubtful.pop_front();
-    if (at == holder.by_name.end() || at->second.n_doubts == 0 || --at->second.n_doubts > 0) continue;
+    if (at == holder.by_name.end() || at->second.n_doubts == 0) continue;
+    if (--at->second.n_doubts > 0) continue;
     drop(holder, at->second.chain);
     holder.by_name.erase(at);
     --n_blocks_;

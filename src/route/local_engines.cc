@@ -236,6 +236,7 @@ LocalModelState LocalEngines::state(size_t model) const {
 std::vector<LocalModelState> LocalEngines::states() const {
   const std::lock_guard lock(mu_);
   std::vector<LocalModelState> out;
+  out.reserve(places_.size());
   const int64_t now = clock_.now_ns();
   for (const auto& [name, place] : places_) out.push_back(state_of(place, now));
   return out;

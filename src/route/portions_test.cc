@@ -33,7 +33,7 @@ TEST(Portions, WhatHasAMarkBehindItIsPassedOnWherevertheStreamIsCut) {
   EXPECT_EQ(without_marks(StreamForm::events, kStream), all);
   for (size_t first = 0; first <= kStream.size(); ++first) {
     for (size_t second = first; second <= kStream.size(); second += 7) {
-      std::string held, events, ids;
+      std::string held, events;
       int64_t told = 0;
       ToldSoFar so_far;
       for (const auto& piece :

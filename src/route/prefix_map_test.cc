@@ -114,7 +114,7 @@ TEST(PrefixMap, WhatOnlyTheForgottenHoldGoesByAndBy) {
   map.forget(7);  // never held anything
   int n_looks = 1;
   while (map.sweep()) ++n_looks;
-  EXPECT_NEAR(n_looks, 1001 / PrefixMap::kSweptAtOnce, 2);
+  EXPECT_NEAR(n_looks, 1001.0 / PrefixMap::kSweptAtOnce, 2);
   EXPECT_EQ(map.n_blocks(), 1502);
   for (uint64_t i = 0; i < 1000; ++i) EXPECT_EQ(map.find(names(i))[0].n_blocks, i % 4 == 1 ? 2 : 4);
   // While it is swept, others are given prompts, new ones and those of the next that goes.
