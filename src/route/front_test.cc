@@ -160,7 +160,7 @@ TEST(Keys, TokensUnderWayAreLimitedAndGivenBack) {
   limits.tokens_under_way = 1'000;
   KeyedRouter router(worker, limits);
   const HttpResponse refused = router.ask_keyed(R"({"max_tokens":2000})");
-  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.status, 400);  // more than the key may ever have
   EXPECT_NE(refused.body.find("1000 tokens under way (tokens_under_way)"), std::string::npos) << refused.body;
   for (int i = 0; i < 5; ++i) EXPECT_EQ(router.ask_keyed(R"({"max_tokens":900})").status, 200) << i;
 }

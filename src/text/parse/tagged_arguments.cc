@@ -29,7 +29,7 @@ bool fits_depth(std::string_view text, size_t n_around) {
   return deepest <= kMaxJsonDepth;
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out;
   append_json_string(out, text);
   return out;
@@ -160,7 +160,7 @@ Step TaggedArguments::close(std::string& json) {
       if (empty && (top.kinds & (kObjectKind | kArrayKind)) != 0)
         tell(top, (top.kinds & kObjectKind) != 0 ? "{}" : "[]", json);
       else
-        tell(top, fits_depth(text_, open_.size() - 1) ? json_of_value(top.kinds, text_) : quoted(text_), json);
+        tell(top, fits_depth(text_, open_.size() - 1) ? json_of_value(top.kinds, text_) : json_string(text_), json);
       break;
     }
     case Element::Holds::object:
