@@ -10,7 +10,7 @@ constexpr std::string_view kNone = "--backend cuda: this program has no CUDA run
 
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels&) { return fail(Code::unsupported, std::string(kNone)); }
 
-Status check_cuda_has(std::span<const AttnParams>, bool) { return fail(Code::unsupported, std::string(kNone)); }
+Status check_cuda_has(std::span<const AttnParams>) { return fail(Code::unsupported, std::string(kNone)); }
 
 int64_t cuda_linear_bytes(const WeightFormat&, int64_t, int64_t) { return 0; }
 
