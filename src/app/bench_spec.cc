@@ -53,7 +53,8 @@ Result<std::vector<Token>> tokens_of(const Tokenizer& tokenizer, const std::stri
     QR_TRY_VOID(tokenizer.encode(text, EncodeOptions{.add_special = true}, ids));
     return ids;
   }
-  QR_TRY(ChatPrompt prompt, question_prompt(tokenizer, text));
+  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
+  QR_TRY(ChatPrompt prompt, question_prompt(chat, tokenizer, text));
   return std::move(prompt.tokens);
 }
 

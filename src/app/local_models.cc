@@ -28,16 +28,17 @@ constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "
 // Of a folder, those of its newest files.
 void read_times(const std::string& path, LocalModel& out) {
   std::error_code error;
-  out.changed_ns = changed_ns(path);
+  const FileTimes own = file_times(path);
+  out.changed_ns = own.changed_ns;
   fs::directory_iterator entries(path, error);
   for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
     std::error_code gone;
     if (!entries->is_regular_file(gone)) continue;
-    const std::string file = entries->path().string();
-    out.modified_s = std::max(out.modified_s, modified_s(file));
-    out.changed_ns = std::max(out.changed_ns, changed_ns(file));
+    const FileTimes file = file_times(entries->path().string());
+    out.modified_s = std::max(out.modified_s, file.modified_s);
+    out.changed_ns = std::max(out.changed_ns, file.changed_ns);
   }
-  if (out.modified_s == 0) out.modified_s = modified_s(path);
+  if (out.modified_s == 0) out.modified_s = own.modified_s;
 }
 
 LocalModel describe(std::string name, const fs::path& path, int64_t bytes) {

@@ -84,15 +84,12 @@ std::string models_folder(const std::string& named) {
   return {};
 }
 
-int64_t modified_s(const std::string& path) {
-  struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_mtime : 0;
-}
+int64_t modified_s(const std::string& path) { return file_times(path).modified_s; }
 
-int64_t changed_ns(const std::string& path) {
+FileTimes file_times(const std::string& path) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) return 0;
-  return info.st_ctim.tv_sec * kNsPerSecond + info.st_ctim.tv_nsec;
+  if (::stat(path.c_str(), &info) != 0) return {};
+  return {info.st_mtime, info.st_ctim.tv_sec * kNsPerSecond + info.st_ctim.tv_nsec};
 }
 
 std::string package_folder(const std::string& models, std::string_view name) {

@@ -18,8 +18,12 @@ std::string package_folder(const std::string& models, std::string_view name);
 
 // When the file or folder was last changed, in seconds since 1970; 0 where it cannot be seen.
 int64_t modified_s(const std::string& path);
-// When it, or who may read it, was changed last, in nanoseconds since 1970; 0 where there is no such file.
-int64_t changed_ns(const std::string& path);
+struct FileTimes {
+  int64_t modified_s = 0;  // as modified_s()
+  int64_t changed_ns = 0;  // when it, or who may read it, was changed last, in nanoseconds since 1970
+};
+// Both 0 where there is no such file.
+FileTimes file_times(const std::string& path);
 
 // A model that is there whole.
 struct StoredModel {

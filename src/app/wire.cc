@@ -43,8 +43,8 @@ struct Backend {
   int (*n_threads)(const ModelOptions& options);
   Result<UnitPeak> (*probe)(const ModelOptions& options);
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
-  Status (*check_has)(std::span<const AttnParams> attention) =
-      nullptr;  // for layers like these; null: it has everything
+  // For layers like these; null: it has everything.
+  Status (*check_has)(std::span<const AttnParams> attention) = nullptr;
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -276,6 +276,12 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
 }
 
 }  // namespace
+
+Status find_model(ModelOptions& options) {
+  QR_TRY_VOID(load_options(options, nullptr));
+  QR_TRY(options.model, model_path(options.model));
+  return {};
+}
 
 Result<LoadedModel> load(const ModelOptions& options, WrapOps wrap) {
   QR_TRY_VOID(load_options(options, nullptr));  // a wrong one is told before the file is looked for

@@ -42,6 +42,9 @@ struct LoadedModel {
 // Codec, format, threads as the options name them, without progress. Code::invalid lists what there is. Without a file
 // an automatic codec stays null.
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file);
+
+// Puts the path of the model in the place of its name (model_path), once load_options() has found nothing wrong.
+Status find_model(ModelOptions& options);
 // `options.model` as model_path() takes it. Weights that are larger than the memory that is left are Code::exhausted
 // before anything is read.
 Result<LoadedModel> load(const ModelOptions& options);

@@ -135,10 +135,10 @@ TEST(ProxiedMove, AResponseIsWhereItsEndWasTold) {
   EXPECT_NE(*kept.header("x-quire-worker"), *response.header("x-quire-worker"));
 }
 
+// The first event of a response.
+std::string created(const std::string& name) { return "data: {\"response\":{\"id\":\"" + name + "\"}}\n\n"; }
+
 TEST(ProxiedMove, AResponseOfWhichNothingWasToldHasAnotherName) {
-  const auto created = [](const char* name) {
-    return "data: {\"response\":{\"id\":\"" + std::string(name) + "\"}}\n\n";
-  };
   Scripts scripts({{200, "t", created("resp_1"), true}, {200, "u", created("resp_2"), false}});
   const Teller one(scripts), two(scripts);
   TestRouter router({}, {}, {one.at(), two.at()});
@@ -210,9 +210,6 @@ TEST(ProxiedMove, WhatWasNotToldAtAllIsAskedAnew) {
 }
 
 TEST(ProxiedMove, AResponseThatGoesOnFromAnotherStaysWhereThatIs) {
-  const auto created = [](const char* name) {
-    return "data: {\"response\":{\"id\":\"" + std::string(name) + "\"}}\n\n";
-  };
   Scripts scripts({{200, "t", created("resp_1"), false}, {200, "t", created("resp_2"), true}});
   const Teller one(scripts), two(scripts);
   TestRouter router({}, {}, {one.at(), two.at()});

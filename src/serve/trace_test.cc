@@ -145,20 +145,26 @@ TEST(Trace, ARefusalIsASpanAloneAndWhatIsNotSampledIsNone) {
   EXPECT_NE(text_at(json_at(spans[0], "traceId")), kTrace);
 }
 
-TEST(Trace, AClientThatLeavesLeavesItsSpans) {
-  Collector collector;
-  TestServer s;
-  s.options.traces = collector.options();
+// Starts the server, whose answers do not end in a test's time, and reads the beginning of one.
+std::unique_ptr<RawClient> begin_long_stream(TestServer& s) {
   s.engine.script = [](const Request&) { return std::vector<Token>(1'000'000, kFirstByte + 'x'); };
   s.engine.options_.n_ctx = 2'000'000;
   s.engine.step_us = 200;
   s.start();
-  RawClient c(s.serving->port());
+  auto client = std::make_unique<RawClient>(s.serving->port());
   const std::string body = R"({"prompt":"a b","max_tokens":1000000,"stream":true})";
-  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body);
-  EXPECT_NE(c.read_until("data: {").find("200 OK"), std::string::npos);
-  c.close();
+  client->send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+               std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_NE(client->read_until("data: {").find("200 OK"), std::string::npos);
+  return client;
+}
+
+TEST(Trace, AClientThatLeavesLeavesItsSpans) {
+  Collector collector;
+  TestServer s;
+  s.options.traces = collector.options();
+  const auto c = begin_long_stream(s);
+  c->close();
   const Json::Array spans = collector.wait_for(5);
   ASSERT_EQ(spans.size(), 5);
   const Json root = named(spans, "POST /v1/completions");
@@ -175,17 +181,9 @@ TEST(Trace, AStreamThatEndsWithAnErrorSaysWhy) {
   Collector collector;
   TestServer s;
   s.options.traces = collector.options();
-  s.engine.script = [](const Request&) { return std::vector<Token>(1'000'000, kFirstByte + 'x'); };
-  s.engine.options_.n_ctx = 2'000'000;
-  s.engine.step_us = 1000;
-  s.start();
-  RawClient c(s.serving->port());
-  const std::string body = R"({"prompt":"x","max_tokens":1000000,"stream":true})";
-  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(body.size()) + "\r\n\r\n" + body);
-  EXPECT_NE(c.read_until("data: {").find("200 OK"), std::string::npos);
+  const auto c = begin_long_stream(s);
   s.serving->stop(0);
-  EXPECT_NE(c.read_until("shutting_down").find("event: error"), std::string::npos);
+  EXPECT_NE(c->read_until("shutting_down").find("event: error"), std::string::npos);
   const Json root = named(collector.wait_for(1), "POST /v1/completions");
   EXPECT_EQ(text_at(attribute_of(root, "http.response.status_code")), "200");
   EXPECT_EQ(text_at(attribute_of(root, "quire.end")), "shutdown");

@@ -51,8 +51,10 @@ Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
   return ChatPrompt{std::move(rendered.text), std::move(tokens)};
 }
 
-Result<ChatPrompt> question_prompt(const Tokenizer& tokenizer, const std::string& text, std::string now) {
-  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
+Result<ChatPrompt> question_prompt(const ChatTemplate& chat,
+                                   const Tokenizer& tokenizer,
+                                   const std::string& text,
+                                   std::string now) {
   TemplateInput input;
   input.messages = Json::Array{Json::Object{{"role", "user"}, {"content", text}}};
   input.add_generation_prompt = true;

@@ -38,8 +38,11 @@ Result<ChatPrompt> chat_prompt(const ChatTemplate& chat,
                                UserText user_text,
                                const std::function<Begun(std::string_view)>& begin = {});
 
-// `text` as a user's only message, with the beginning of an answer, in the tokenizer's own chat template. `now`: what
-// templates that write a date take (TemplateInput).
-Result<ChatPrompt> question_prompt(const Tokenizer& tokenizer, const std::string& text, std::string now = "");
+// `text` as a user's only message, with the beginning of an answer. `now`: what templates that write a date take
+// (TemplateInput).
+Result<ChatPrompt> question_prompt(const ChatTemplate& chat,
+                                   const Tokenizer& tokenizer,
+                                   const std::string& text,
+                                   std::string now = "");
 
 }  // namespace quire

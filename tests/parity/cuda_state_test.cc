@@ -1,6 +1,7 @@
 // Layers that keep a state on the CUDA backend: the CPU's bits, of results and of every state that is left.
 #include "ops/state_sizes.h"
 #include "tests/parity/cuda_corpus.h"
+#include "tests/parity/state_corpus.h"
 
 namespace quire {
 namespace {
@@ -48,10 +49,7 @@ Matrix fading(int64_t n, int64_t d, uint64_t seed) {
   return out;
 }
 
-struct Shape {
-  int n_heads, head_dim, n_head_groups, state_dim, n_taps;
-  int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
-};
+using Shape = StateShape;
 constexpr Shape kShapes[] = {
     {1, 1, 1, 1, 1}, {3, 5, 3, 7, 2}, {4, 16, 2, 16, 4}, {2, 150, 1, 33, 3}, {1, 64, 1, kMostStateDim, kMostTaps}};
 
@@ -118,17 +116,9 @@ TEST(CudaStates, ScanHasTheBitsOfTheCpu) {
 }
 
 std::vector<float> ruled(Bench& bench, const Shape& shape, bool by_component) {
-  const int64_t n_keys = int64_t{shape.n_head_groups} * shape.state_dim;
-  const int64_t n_fades = by_component ? int64_t{shape.n_heads} * shape.state_dim : shape.n_heads;
-  const States states(bench, shape.n_inner() * shape.state_dim, 0);
-  DeltaParams params;
-  params.n_heads = shape.n_heads;
-  params.n_key_heads = shape.n_head_groups;
-  params.k_dim = shape.state_dim;
-  params.v_dim = shape.head_dim;
-  params.fades_by_component = by_component;
-  params.shares_in_turn = !by_component;
-  params.beta_scale = by_component ? 1.0F : 2.0F;
+  const int64_t n_keys = shape.n_keys(), n_fades = shape.n_fades(by_component);
+  const States states(bench, shape.scan_floats(), 0);
+  DeltaParams params = delta_params(shape, by_component);
   params.dt_bias = numbers(bench, n_fades, 16);
   params.a = bench.floats(fading(1, shape.n_heads, 17));
   params.a = Tensor::dense(params.a.data, DType::f32, {shape.n_heads});

@@ -3,6 +3,7 @@
 // bits.
 #include "ops/state_sizes.h"
 #include "tests/parity/op_corpus.h"
+#include "tests/parity/state_corpus.h"
 
 namespace quire {
 namespace {
@@ -22,11 +23,7 @@ struct States {
   std::vector<int32_t> cu_q, from, to;
 };
 
-struct Shape {
-  int n_heads, head_dim, n_head_groups, state_dim, n_taps;
-  int64_t n_inner() const { return int64_t{n_heads} * head_dim; }
-  int64_t scan_floats() const { return n_inner() * state_dim; }
-};
+using Shape = StateShape;
 constexpr Shape kShapes[] = {{1, 1, 1, 1, 1},    {3, 5, 3, 7, 2},    {4, 16, 2, 16, 4},
                              {2, 64, 1, 128, 4}, {2, 150, 1, 33, 3}, {1, 64, 1, kMostStateDim, kMostTaps}};
 
@@ -183,29 +180,20 @@ struct Ruled {
   explicit Ruled(int which)
       : shape(kShapes[which]),
         by_component(which % 2 == 0),
-        q(15, n_keys(), 11),
-        k(15, n_keys(), 12),
+        q(15, shape.n_keys(), 11),
+        k(15, shape.n_keys(), 12),
         v(15, shape.n_inner(), 13),
-        dt(15, n_fades(), 14, 3.0F),
+        dt(15, shape.n_fades(by_component), 14, 3.0F),
         beta(15, shape.n_heads, 15, 2.0F),
         y(15, shape.n_inner()),
-        bias(n_fades(), 16),
+        bias(shape.n_fades(by_component), 16),
         a(shape.n_heads, 17) {
     for (float& value : a.values.values) value = -std::exp(value);
     dt.values.front() = 30.0F;
   }
-  int64_t n_keys() const { return int64_t{shape.n_head_groups} * shape.state_dim; }
-  int64_t n_fades() const { return by_component ? int64_t{shape.n_heads} * shape.state_dim : shape.n_heads; }
   void run(Ops& ops, int64_t begin, int64_t end, States& states) {
     const int64_t n = end - begin;
-    DeltaParams params;
-    params.n_heads = shape.n_heads;
-    params.n_key_heads = shape.n_head_groups;
-    params.k_dim = shape.state_dim;
-    params.v_dim = shape.head_dim;
-    params.fades_by_component = by_component;
-    params.shares_in_turn = !by_component;
-    params.beta_scale = by_component ? 1.0F : 2.0F;
+    DeltaParams params = delta_params(shape, by_component);
     params.dt_bias = bias.tensor();
     params.a = a.tensor();
     const auto some = [&](Matrix& of) { return of.tensor().rows(begin, n); };

@@ -15,7 +15,6 @@
 #include "app/batch_file.h"
 #include "app/context_shift.h"
 #include "app/local_server.h"
-#include "app/model_name.h"
 #include "app/output_file.h"
 #include "app/progress.h"
 #include "base/log.h"
@@ -170,8 +169,7 @@ Status check_files(Args& args) {
   QR_TRY_VOID(check_not_read("OUT", args.out, {&args.in, 1}));
   Status results = args.restart ? Status{} : check_results(args.out);
   if (args.url.empty()) {
-    QR_TRY_VOID(load_options(args.model, nullptr));
-    QR_TRY(args.model.model, model_path(args.model.model));
+    QR_TRY_VOID(find_model(args.model));
     // Results are no file of the model's, even where they lie in its folder.
     if (args.restart || !results) QR_TRY_VOID(check_not_model("OUT", args.out, args.model.model));
   }

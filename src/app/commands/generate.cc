@@ -94,11 +94,8 @@ Result<std::vector<Token>> prompt_tokens(const Args& args, const LoadedModel& lo
     QR_TRY_VOID(loaded.tokenizer->encode(text, EncodeOptions{.add_special = true}, ids));
   } else {
     QR_TRY(const ModelChat model, model_chat(loaded.tokenizer->spec().chat_template));
-    TemplateInput input;
-    input.messages = Json::Array{Json::Object{{"role", "user"}, {"content", text}}};
-    input.add_generation_prompt = true;
-    input.now = local_time_text(std::time(nullptr));
-    QR_TRY(ChatPrompt prompt, chat_prompt(model.chat, *loaded.tokenizer, std::move(input), UserText::plain));
+    QR_TRY(ChatPrompt prompt,
+           question_prompt(model.chat, *loaded.tokenizer, text, local_time_text(std::time(nullptr))));
     ids = std::move(prompt.tokens);
   }
   if (ids.empty()) return fail(Code::invalid, "the prompt is empty");

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/model_name.h"
 #include "app/output_file.h"
 #include "app/text_tokens.h"
 #include "engine/option_ranges.h"
@@ -61,8 +60,7 @@ Status run(Args& args) {
   QR_TRY_VOID(check_not_read("--out", args.out, read));
   QR_TRY_VOID(check_may_be_replaced("--out", args.out));
   if (has_text) {
-    QR_TRY_VOID(load_options(args.model, nullptr));
-    QR_TRY(args.model.model, model_path(args.model.model));
+    QR_TRY_VOID(find_model(args.model));
     QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
   }
   Imatrix sums;

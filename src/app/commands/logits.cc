@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "app/forward.h"
-#include "app/model_name.h"
 #include "app/output_file.h"
 #include "app/wire.h"
 #include "base/json.h"
@@ -133,8 +132,7 @@ Status run(Args& args) {
   if (args.top < 0 || args.top > 1 << 20)
     return fail(Code::invalid, "--top must be 0 to 1048576, got " + std::to_string(args.top));
   if (args.top == 0 && args.out.empty()) return fail(Code::invalid, "--out or --top says what to write");
-  QR_TRY_VOID(load_options(args.model, nullptr));
-  QR_TRY(args.model.model, model_path(args.model.model));
+  QR_TRY_VOID(find_model(args.model));
   QR_TRY_VOID(check_not_model("--out", args.out, args.model.model));
   QR_TRY(const LoadedModel loaded, load(args.model));
   if (!args.text.empty() && args.tokens.empty()) {

@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "app/context_shift.h"
-#include "app/model_name.h"
 #include "app/output_file.h"
 #include "app/progress.h"
 #include "app/text_tokens.h"
@@ -173,8 +172,7 @@ Status check_outputs(const Args& args) {
 
 Status run(Args& args) {
   if (args.text.empty() == args.tokens.empty()) return fail(Code::invalid, "give either --text or --tokens");
-  QR_TRY_VOID(load_options(args.model, nullptr));
-  QR_TRY(args.model.model, model_path(args.model.model));
+  QR_TRY_VOID(find_model(args.model));
   QR_TRY_VOID(check_outputs(args));
   args.model.ctx = args.ctx;
   QR_TRY(const LoadedModel loaded, load(args.model));

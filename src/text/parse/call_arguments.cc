@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "text/parse/argument_kinds.h"
+#include "text/parse/held_schema.h"
 #include "text/parse/keyword_arguments.h"
 #include "text/parse/marked_value.h"
 #include "text/parse/tag_formats.h"
@@ -21,9 +22,6 @@ namespace quire {
 using namespace formats;
 
 namespace {
-
-constexpr std::array<std::string_view, 9> kAnnotations{"title",    "description", "default",   "examples", "deprecated",
-                                                       "$comment", "readOnly",    "writeOnly", "type"};
 
 // A whole object as the form's calls write it.
 Json object_schema(const CallForm& form, const Json& schema) {
@@ -103,15 +101,11 @@ class Obeying {
     if (properties != nullptr && properties->as_object() != nullptr) {
       for (const auto& [key, schema] : *properties->as_object()) {
         QR_TRY(Json part, form_.keywords ? keyword(key, schema) : argument(key, resolved(schema, root_)));
-        arguments.push_back({std::move(part), required(key)});
+        arguments.push_back({std::move(part), is_required(root_, key)});
       }
     }
-    if (const Json* names = root_.find("required"); names != nullptr && names->as_array() != nullptr) {
-      for (const Json& name : *names->as_array())
-        if (name.as_string() != nullptr && (properties == nullptr || properties->find(*name.as_string()) == nullptr))
-          return fail(Code::unsupported,
-                      "#/required: \"" + *name.as_string() + "\" is none of the properties, which " + means());
-    }
+    if (const std::string* name = required_but_unknown(root_))
+      return fail(Code::unsupported, "#/required: \"" + *name + "\" is none of the properties, which " + means());
     if (arguments.empty()) return text("");
     return form_.keywords ? with_commas(std::move(arguments)) : one_after_another(std::move(arguments));
   }
@@ -179,14 +173,6 @@ class Obeying {
     if (plain && *type->as_string() == "null") return text("None");
     return json_schema(with_definitions(schema));
   }
-  static bool is_annotation(std::string_view key) {
-    return std::find(kAnnotations.begin(), kAnnotations.end(), key) != kAnnotations.end();
-  }
-  bool required(std::string_view key) const {
-    const Json* names = root_.find("required");
-    return names != nullptr && names->as_array() != nullptr &&
-           std::find(names->as_array()->begin(), names->as_array()->end(), Json(key)) != names->as_array()->end();
-  }
 
   Result<Json> argument(const std::string& key, const Json& schema) {
     const std::string at = "#/properties/" + key;
@@ -251,19 +237,12 @@ class Obeying {
   }
 
   Result<Json> plain_string(const std::string& at, const std::string& name, const Json& schema) {
-    const Json *min = nullptr, *max = nullptr;
-    for (const auto& [key, value] : *schema.as_object()) {
-      if (key == "minLength")
-        min = &value;
-      else if (key == "maxLength")
-        max = &value;
-      else if (!is_annotation(key))
-        return cannot(at, key);
-    }
-    if (min == nullptr && max == nullptr) return any_value(form_, as(name));
-    if (as(name) != MarkedValue::As::text) return cannot(at, min != nullptr ? "minLength" : "maxLength");
-    const auto counted = counted_pattern(min, max);
-    if (!counted) return cannot(at, max == nullptr || !counted_pattern(min, nullptr) ? "minLength" : "maxLength");
+    const StringBounds bounds = string_bounds(schema, is_annotation);
+    if (bounds.unknown != nullptr) return cannot(at, *bounds.unknown);
+    if (bounds.min == nullptr && bounds.max == nullptr) return any_value(form_, as(name));
+    if (as(name) != MarkedValue::As::text) return cannot(at, bounds.min != nullptr ? "minLength" : "maxLength");
+    const auto counted = counted_pattern(bounds.min, bounds.max);
+    if (!counted) return cannot(at, bounds.wrong());
     return sequence({regex(unlike_marks(form_) + *counted), text(value_end(form_))});
   }
 

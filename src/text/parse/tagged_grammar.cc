@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/parse/argument_kinds.h"
+#include "text/parse/held_schema.h"
 #include "text/parse/tag_formats.h"
 #include "text/parse/tagged_arguments.h"
 
@@ -21,11 +22,9 @@ constexpr size_t kElementParts = 16;  // of an element that may lack, beside its
 // A line without blanks at its ends.
 constexpr const char* kName = R"([^\x00-\x20\x7f<>\/](?:[^\x00-\x1f\x7f<>]{0,62}[^\x00-\x20\x7f<>])?)";
 
-bool is_annotation(std::string_view key) {
-  static constexpr std::array<std::string_view, 12> kAnnotations{
-      "title",    "description", "default", "examples", "deprecated",  "$comment",
-      "readOnly", "writeOnly",   "$schema", "$defs",    "definitions", "type"};
-  return std::find(kAnnotations.begin(), kAnnotations.end(), key) != kAnnotations.end();
+// Definitions, too, wherever they stand.
+bool says_nothing(std::string_view key) {
+  return is_annotation(key) || key == "$schema" || key == "$defs" || key == "definitions";
 }
 
 // Text up to the next tag.
@@ -100,10 +99,10 @@ class Obeying {
     static constexpr std::array<std::string_view, 5> kKnown{"properties", "required", "additionalProperties", "$id",
                                                             "strict"};
     for (const auto& [key, unused] : schema.as_object() != nullptr ? *schema.as_object() : Json::Object{})
-      if (!is_annotation(key) && std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) return cannot(at, key);
+      if (!says_nothing(key) && std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) return cannot(at, key);
     const Json* properties = schema.find("properties");
     const bool lists = properties != nullptr && properties->as_object() != nullptr;
-    QR_TRY_VOID(check_required(at, schema, lists ? properties : nullptr));
+    if (const std::string* name = required_but_unknown(schema)) return cannot(at + "/required", *name);
     QR_TRY_VOID(charge(at, 1));
     if (!lists) return others(at, schema, depth);
     Json::Array parts;
@@ -146,27 +145,14 @@ class Obeying {
              return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '<' || c == '>';
            });
   }
-  static bool is_required(const Json& schema, std::string_view key) {
-    const Json* names = schema.find("required");
-    return names != nullptr && names->as_array() != nullptr &&
-           std::find(names->as_array()->begin(), names->as_array()->end(), Json(key)) != names->as_array()->end();
-  }
-  static Status check_required(const std::string& at, const Json& schema, const Json* properties) {
-    const Json* names = schema.find("required");
-    if (names == nullptr || names->as_array() == nullptr) return {};
-    for (const Json& name : *names->as_array())
-      if (name.as_string() != nullptr && (properties == nullptr || properties->find(*name.as_string()) == nullptr))
-        return cannot(at + "/required", *name.as_string());
-    return {};
-  }
   // Nothing but annotations, and alternatives whose kinds are known.
   static Status plain(const std::string& at, const Json& schema) {
     for (const auto& [key, value] : *schema.as_object()) {
-      if (is_annotation(key)) continue;
+      if (says_nothing(key)) continue;
       if ((key != "anyOf" && key != "oneOf") || value.as_array() == nullptr) return cannot(at, key);
       for (const Json& way : *value.as_array())
         if (way.as_object() == nullptr || !std::all_of(way.as_object()->begin(), way.as_object()->end(),
-                                                       [](const auto& m) { return is_annotation(m.first); }))
+                                                       [](const auto& m) { return says_nothing(m.first); }))
           return cannot(at, key);
     }
     return {};
@@ -198,7 +184,7 @@ class Obeying {
         const double n = given.is_number() ? given.number() : -1;
         if (n < 0 || n > static_cast<double>(kMostItems)) return cannot(at, key);
         (key == "minItems" ? min : max) = static_cast<uint64_t>(n);
-      } else if (!is_annotation(key)) {
+      } else if (!says_nothing(key)) {
         return cannot(at, key);
       }
     }
@@ -225,17 +211,10 @@ class Obeying {
   }
 
   Result<Json> string(const std::string& at, const Json& schema) const {
-    const Json *min = nullptr, *max = nullptr;
-    for (const auto& [key, given] : *schema.as_object()) {
-      if (key == "minLength")
-        min = &given;
-      else if (key == "maxLength")
-        max = &given;
-      else if (!is_annotation(key))
-        return cannot(at, key);
-    }
-    const auto counted = counted_pattern(min, max);
-    if (!counted) return cannot(at, max == nullptr || !counted_pattern(min, nullptr) ? "minLength" : "maxLength");
+    const StringBounds bounds = string_bounds(schema, says_nothing);
+    if (bounds.unknown != nullptr) return cannot(at, *bounds.unknown);
+    const auto counted = counted_pattern(bounds.min, bounds.max);
+    if (!counted) return cannot(at, bounds.wrong());
     return text_of(form_, *counted);
   }
 
