@@ -248,7 +248,7 @@ class Obeying {
 
   // Whatever comes is of one of the types, or a string.
   Result<Json> mixed(const std::string& at, const std::string& name, const Json& schema) {
-    const Json any = any_value(form_, as(name));
+    Json any = any_value(form_, as(name));
     if (schema.as_object() == nullptr) return any;
     std::vector<const Json*> open{&schema};
     for (size_t i = 0; i < open.size(); ++i) {
