@@ -5,10 +5,14 @@ import http.client
 import os
 import shlex
 import shutil
+import socket
 import subprocess
+import time
+import urllib.request
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+START_S = 120  # until a server has to be ready
 
 
 @dataclass
@@ -38,6 +42,24 @@ def find_peers(wanted: list[str], program: str) -> list[Peer]:
 
 def numbers(text: str) -> list[int]:
     return [int(x) for x in text.split(',') if x]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def wait_until_ready(process: subprocess.Popen, url: str) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f'{url}/health', timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f'{process.args[0]} is not ready: {"ended" if process.poll() is not None else "too slow"}')
 
 
 class Server:
