@@ -7,6 +7,7 @@
 
 #include "app/bench_memory.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "text/chat_prompt.h"
 
 namespace quire {
@@ -49,15 +50,17 @@ Result<std::vector<std::string>> read_prompts(const std::string& path) {
   return out;
 }
 
+// A question in the model's chat template; the text alone where it has none, or one that cannot be used.
 Result<std::vector<Token>> tokens_of(const Tokenizer& tokenizer, const std::string& text) {
-  std::vector<Token> ids;
-  if (tokenizer.spec().chat_template.empty()) {
-    QR_TRY_VOID(tokenizer.encode(text, EncodeOptions{.add_special = true}, ids));
-    return ids;
+  if (!tokenizer.spec().chat_template.empty()) {
+    const Result<ChatTemplate> chat = ChatTemplate::parse(tokenizer.spec().chat_template);
+    Result<ChatPrompt> prompt = chat ? question_prompt(*chat, tokenizer, text) : tl::make_unexpected(chat.error());
+    if (prompt) return std::move(prompt->tokens);
+    log_warn("questions without the chat template: " + prompt.error().message);
   }
-  QR_TRY(const ChatTemplate chat, ChatTemplate::parse(tokenizer.spec().chat_template));
-  QR_TRY(ChatPrompt prompt, question_prompt(chat, tokenizer, text));
-  return std::move(prompt.tokens);
+  std::vector<Token> ids;
+  QR_TRY_VOID(tokenizer.encode(text, EncodeOptions{.add_special = true}, ids));
+  return ids;
 }
 
 struct Measured {

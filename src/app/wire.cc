@@ -245,6 +245,12 @@ void warn_of(const KvCodec& codec) {
   }
 }
 
+void warn_of_context(const std::string& path, const ModelInfo& info, int n_ctx) {
+  if (info.shift.is_on() || info.n_ctx == 0 || n_ctx <= info.n_ctx) return;
+  log_warn("--ctx " + std::to_string(n_ctx) + ": " + path + " was trained for " + std::to_string(info.n_ctx) +
+           " positions; what it writes beyond is often nonsense");
+}
+
 Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapOps wrap) {
   QR_TRY(LoadOptions how, load_options(options, &file));
   warn_of(*how.k_codec);
@@ -264,6 +270,7 @@ Result<LoadedModel> load_file(const ModelOptions& options, ModelFile file, WrapO
   how.tokenizer = hash_of_tokenizer(file, source);
   how.hash_folder = cache_folder();
   QR_TRY(out.model, load_model(file, *out.ops, how));
+  warn_of_context(path, out.model->info(), options.ctx);
   QR_TRY_VOID(file.check_unchanged());  // nothing reads the file from here on
   QR_TRY(out.tokenizer, make_tokenizer_of(file, source));
   if (out.tokenizer) {

@@ -34,6 +34,11 @@ class Generate(unittest.TestCase):
         alone = [quire(*common, '--seed', str(5 + i)).stdout.splitlines()[0] for i in range(3)]
         self.assertEqual([json.loads(line)['tokens'] for line in several], [json.loads(line)['tokens'] for line in alone])
 
+    def test_a_context_beyond_what_the_model_learned_is_said(self):
+        common = ('generate', model(), '--prompt', 'x', '--max-tokens', '1')
+        self.assertIn('--ctx 8193: ' + model() + ' was trained for 8192 positions', quire(*common, '--ctx', '8193').stderr)
+        self.assertNotIn('trained for', quire(*common, '--ctx', '8192').stderr)
+
     def test_ranges_are_named(self):
         for arguments, words in ((('--n', '0'), '--n must be 1 to 1024, got 0'),
                                  (('--top-p', '1.5'), '--top-p must be 0 to 1 or -1, got 1.5'),
