@@ -9,10 +9,14 @@
 namespace quire {
 namespace {
 
+// Tables grow by so many blocks, so that what follows them in the arena lies where it lay in the step before: a device
+// replays steps that are alike (backend/cuda/replays.h).
+constexpr int64_t kBlocksTogether = 8;
+
 int64_t max_blocks(const Plan& plan) {
   size_t out = 1;
   for (const Grant& grant : plan.grants) out = std::max(out, grant.seq->kv.table.size());
-  return static_cast<int64_t>(out);
+  return (static_cast<int64_t>(out) + kBlocksTogether - 1) / kBlocksTogether * kBlocksTogether;
 }
 
 // A sequence's own tokens, then its draft's.
@@ -66,7 +70,7 @@ std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
 }  // namespace
 
 int64_t batch_bytes(const BatchSize& most) {
-  const int64_t n_blocks = most.n_ctx / most.block_tokens + 2;
+  const int64_t n_blocks = most.n_ctx / most.block_tokens + 1 + kBlocksTogether;
   const auto adapters = most.n_seqs * static_cast<int64_t>(sizeof(AdapterRows));
   return BatchRows::bytes({.n_rows = most.n_tokens, .n_seqs = most.n_seqs, .n_blocks = n_blocks}, most.n_groups) +
          adapters + Arena::kAlign;

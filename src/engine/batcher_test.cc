@@ -52,8 +52,9 @@ TEST(Batcher, LaysRowsOutInPlanOrder) {
   EXPECT_EQ(ints(batch.attn.first_key), (std::vector<int32_t>{0, 0, 0, 0}));
   EXPECT_EQ(ints(batch.attn.end_key), (std::vector<int32_t>{15, 16, 17, 1}));
   ASSERT_EQ(batch.attn.blocks[0].dim(0), 2);
-  ASSERT_EQ(batch.attn.blocks[0].dim(1), 2);
-  EXPECT_EQ(ints(batch.attn.blocks[0]), (std::vector<int32_t>{2, 0, 1, 0})) << "rows are filled up with 0";
+  ASSERT_EQ(batch.attn.blocks[0].dim(1), 8);
+  EXPECT_EQ(ints(batch.attn.blocks[0]), (std::vector<int32_t>{2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}))
+      << "rows are filled up with 0";
 }
 
 //  tokens   0 … 15 | 16 … 31 | 32 … 36      A has 20 tokens, computes 17 more; B begins

@@ -11,6 +11,7 @@
 #include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
+#include "backend/cuda/replays.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
 #include "ops/op_check.h"
@@ -367,7 +368,7 @@ void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::spa
 
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums) {
   QR_TRY(std::shared_ptr<cuda::Runtime> runtime, cuda::open_runtime());
-  return cuda::CudaOps::make(std::move(runtime), sums);
+  return cuda::CudaOps::make(cuda::with_replays(std::move(runtime)), sums);
 }
 
 Status check_cuda_has(std::span<const AttnParams> attention) {

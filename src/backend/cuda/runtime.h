@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -19,6 +20,7 @@ enum class Place : uint8_t { device, shared, pinned };
 
 struct Blocks {
   int64_t x = 1, y = 1, z = 1;
+  bool operator==(const Blocks&) const = default;
 };
 
 // A kernel, by its name in compiled modules, and the arguments that it begins with.
@@ -31,6 +33,8 @@ struct Launch {
   Blocks blocks;
   int n_threads = 0, shared_bytes = 0;
 };
+
+using Graph = void*;  // launches that were recorded, of the runtime that recorded them
 
 // What a device has.
 struct DeviceSize {
@@ -50,6 +54,11 @@ class Runtime {
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;  // to pinned memory
   virtual void launch(const Launch& launch) = 0;
+  // Launches in this order as one, which replay() asks for again with the arguments that they have now. An error is the
+  // driver's; nothing is kept then. forget() while no work is under way.
+  virtual Result<Graph> record(std::span<const Launch> launches) = 0;
+  virtual void replay(Graph graph) = 0;
+  virtual void forget(Graph graph) = 0;
   // Everything asked for before has happened. A device that is dead, or a kernel that went wrong, aborts with its line.
   virtual void wait() = 0;
 };

@@ -11,7 +11,7 @@
 namespace quire::cuda {
 
 using DevicePointer = uint64_t;
-using Handle = void*;  // of a context, module, function or stream
+using Handle = void*;  // of a context, module, function, stream or graph
 
 // How a kernel is launched, as the driver's interface lays it out.
 struct LaunchAttribute {
@@ -62,6 +62,12 @@ struct DriverCalls {
   DriverCall<Handle> end_stream{"cuStreamDestroy_v2"};
   DriverCall<Handle> wait{"cuStreamSynchronize"};
   DriverCall<const LaunchConfig*, Handle, void**, void**> launch{"cuLaunchKernelEx"};
+  DriverCall<Handle, int> begin_capture{"cuStreamBeginCapture_v2"};
+  DriverCall<Handle, Handle*> end_capture{"cuStreamEndCapture"};
+  DriverCall<Handle*, Handle, unsigned long long> make_runnable{"cuGraphInstantiateWithFlags"};
+  DriverCall<Handle> end_graph{"cuGraphDestroy"};
+  DriverCall<Handle, Handle> launch_graph{"cuGraphLaunch"};
+  DriverCall<Handle> end_runnable{"cuGraphExecDestroy"};
 };
 
 // Numbers of the driver's interface.
@@ -78,6 +84,7 @@ enum : int {
 inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it
 inline constexpr unsigned kPortable = 1;      // pinned memory: of every context
 inline constexpr unsigned kNonBlocking = 1;   // a stream: does not wait for the default one
+inline constexpr int kOfThisThread = 1;       // a capture: what other threads ask for goes on
 
 class Driver {
  public:

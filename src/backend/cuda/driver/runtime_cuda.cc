@@ -94,21 +94,36 @@ class DriverRuntime final : public Runtime {
                        static_cast<size_t>(bytes), stream_));
   }
 
-  // The driver copies the arguments before it returns.
   void launch(const Launch& launch) override {
-    const auto function = functions_.find(launch.name);
-    QR_CHECK(function != functions_.end(), launch.name);
-    std::array<void*, 1> arguments = {const_cast<std::byte*>(launch.arguments.data())};
-    const Blocks& b = launch.blocks;
     expect(use_context());
-    const LaunchConfig config{
-        .blocks = {static_cast<unsigned>(b.x), static_cast<unsigned>(b.y), static_cast<unsigned>(b.z)},
-        .threads = {static_cast<unsigned>(launch.n_threads), 1, 1},
-        .shared_bytes = static_cast<unsigned>(launch.shared_bytes),
-        .stream = stream_,
-        .attributes = &early_,
-        .n_attributes = begins_early_ ? 1U : 0U};
-    expect(driver_.run(calls_.launch, &config, function->second, arguments.data(), nullptr));
+    expect(ask_for(launch));
+  }
+
+  Result<Graph> record(std::span<const Launch> launches) override {
+    QR_TRY_VOID(use_context());
+    QR_TRY_VOID(driver_.run(calls_.begin_capture, stream_, int{kOfThisThread}));
+    Status recorded;
+    for (const Launch& launch : launches) {
+      if (recorded) recorded = ask_for(launch);
+    }
+    Handle graph = nullptr, runnable = nullptr;
+    const Status ended =
+        driver_.run(calls_.end_capture, stream_, &graph);  // in any case: else the stream stays captured
+    if (recorded) recorded = ended;
+    if (recorded) recorded = driver_.run(calls_.make_runnable, &runnable, graph, 0ULL);
+    if (graph != nullptr) static_cast<void>(driver_.run(calls_.end_graph, graph));
+    if (!recorded) return tl::make_unexpected(recorded.error());
+    return runnable;
+  }
+
+  void replay(Graph graph) override {
+    expect(use_context());
+    expect(driver_.run(calls_.launch_graph, graph, stream_));
+  }
+
+  void forget(Graph graph) override {
+    expect(use_context());
+    expect(driver_.run(calls_.end_runnable, graph));
   }
 
   void wait() override {
@@ -117,6 +132,22 @@ class DriverRuntime final : public Runtime {
   }
 
  private:
+  // The driver copies the arguments before it returns.
+  Status ask_for(const Launch& launch) const {
+    const auto function = functions_.find(launch.name);
+    QR_CHECK(function != functions_.end(), launch.name);
+    std::array<void*, 1> arguments = {const_cast<std::byte*>(launch.arguments.data())};
+    const Blocks& b = launch.blocks;
+    const LaunchConfig config{
+        .blocks = {static_cast<unsigned>(b.x), static_cast<unsigned>(b.y), static_cast<unsigned>(b.z)},
+        .threads = {static_cast<unsigned>(launch.n_threads), 1, 1},
+        .shared_bytes = static_cast<unsigned>(launch.shared_bytes),
+        .stream = stream_,
+        .attributes = &early_,
+        .n_attributes = begins_early_ ? 1U : 0U};
+    return driver_.run(calls_.launch, &config, function->second, arguments.data(), nullptr);
+  }
+
   // Of this thread; once, while it uses no other.
   Status use_context() const {
     thread_local uint64_t t_user = 0;

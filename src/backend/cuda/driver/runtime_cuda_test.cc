@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 #include "backend/cuda/emulated/fake_libcuda.h"
 #include "backend/cuda/kernels/list.cuh"
@@ -152,6 +153,51 @@ TEST_F(DriverRuntime, KernelsRunWithTheArgumentsOfTheLaunch) {
   for (int i = 0; i < 64; ++i) EXPECT_EQ(x[i], 6.0F * static_cast<float>(i));
   runtime->release(factor);
   runtime->release(reinterpret_cast<std::byte*>(x));
+}
+
+TEST_F(DriverRuntime, RecordedLaunchesKeepTheirArguments) {
+  const auto runtime = *open();
+  auto* x = reinterpret_cast<float*>(*runtime->allocate(64 * 4, Place::shared));
+  x[5] = 1;
+  std::vector<Launch> launches(3, launch_of(Elementwise<Scale>{{{x, 64}, 2.0F}, 64}, {}));
+  const Graph graph = *runtime->record(launches);
+  for (Launch& launch : launches) launch.arguments.fill(std::byte{0xff});
+  EXPECT_EQ(x[5], 1);
+  runtime->replay(graph);
+  runtime->replay(graph);
+  runtime->wait();
+  EXPECT_EQ(x[5], 64);
+  runtime->forget(graph);
+  EXPECT_EQ(alive(), kOpen + 1);
+  runtime->release(reinterpret_cast<std::byte*>(x));
+}
+
+TEST_F(DriverRuntime, EveryCallThatFailsInARecordingIsNamedAndNothingIsKept) {
+  reset({});
+  int before = 0, n = 0;
+  const auto record = [&](const std::shared_ptr<Runtime>& runtime) {
+    auto* x = reinterpret_cast<float*>(*runtime->allocate(64 * 4, Place::shared));
+    before = calls();
+    const Launch launch = launch_of(Elementwise<Scale>{{{x, 64}, 2.0F}, 64}, {});
+    const Result<Graph> graph = runtime->record(std::vector(2, launch));
+    n = calls() - before;
+    if (graph) runtime->forget(*graph);
+    x[5] = 1;
+    runtime->launch(launch);  // nothing is left captured
+    runtime->wait();
+    EXPECT_EQ(x[5], 2);
+    runtime->release(reinterpret_cast<std::byte*>(x));
+    return graph ? "nothing" : graph.error().message;
+  };
+  EXPECT_EQ(record(*open()), "nothing");
+  ASSERT_GE(n, 5);
+  const int at_start = before, most = n;
+  for (int nth = 1; nth < most; ++nth) {  // the last gives the captured graph back
+    reset({.failing_call = at_start + nth, .code = 999});
+    const auto runtime = *open();
+    EXPECT_THAT(record(runtime), HasSubstr("an unknown error (999)")) << nth;
+    EXPECT_EQ(alive(), kOpen) << trace();
+  }
 }
 
 TEST_F(DriverRuntime, AnyThreadMayGiveMemoryBack) {

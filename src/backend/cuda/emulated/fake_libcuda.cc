@@ -7,7 +7,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "backend/cuda/driver/driver.h"
 #include "backend/cuda/emulated/kernel_bodies.h"
@@ -40,6 +43,7 @@ enum : int {
   kIllegalAddress = 700,
   kTooManyThreads = 701,
   kLaunchFailed = 719,
+  kCaptureUnsupported = 900,
 };
 
 struct ErrorName {
@@ -59,6 +63,7 @@ constexpr ErrorName kNames[] = {
     {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
     {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED"},
     {kTooManyThreads, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+    {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
 };
 
 struct Function {
@@ -81,6 +86,10 @@ struct State {
   int n_contexts = 0, n_modules = 0, n_streams = 0;
   std::map<uint64_t, Region> regions;
   std::map<std::string, Function> functions;
+  bool is_capturing = false;
+  std::vector<Launch> captured;
+  std::map<void*, std::unique_ptr<std::vector<Launch>>> graphs;
+  std::set<void*> runnables;  // graphs of the runtime
 };
 
 State& state() {
@@ -172,13 +181,18 @@ void quire_fake_reset(const FakeDriver& options) {
   s.n_calls = s.dead = s.n_contexts = s.n_modules = s.n_streams = 0;
   s.regions.clear();
   s.functions.clear();
+  s.is_capturing = false;
+  s.captured.clear();
+  s.graphs.clear();
+  s.runnables.clear();
   t_context = nullptr;
 }
 
 int quire_fake_calls() { return state().n_calls; }
 int quire_fake_alive() {
   const State& s = state();
-  return s.n_contexts + s.n_modules + s.n_streams + static_cast<int>(s.regions.size());
+  return s.n_contexts + s.n_modules + s.n_streams +
+         static_cast<int>(s.regions.size() + s.graphs.size() + s.runnables.size());
 }
 const char* quire_fake_trace() { return state().trace.c_str(); }
 
@@ -352,6 +366,7 @@ int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream
   Call call("cuMemsetD8Async", Needs::context);
   if (call.is_refused()) return call.code();
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
   const auto region = call->regions.find(at);
   if (region == call->regions.end() || value != 0 || static_cast<int64_t>(bytes) != region->second.bytes) {
     return kInvalidValue;
@@ -366,6 +381,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
   Call call("cuMemcpyHtoDAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
   const Region* region = call.region(to, static_cast<int64_t>(bytes));
   if (region == nullptr || from == nullptr) return kInvalidValue;
   if (!region->is_cleared) return kIllegalAddress;
@@ -377,6 +393,7 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   Call call("cuMemcpyDtoHAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
   if (call.region(from, static_cast<int64_t>(bytes)) == nullptr || to == nullptr) return kInvalidValue;
   call->runtime->download(static_cast<std::byte*>(to), reinterpret_cast<const void*>(from),
                           static_cast<int64_t>(bytes));
@@ -404,6 +421,7 @@ int cuStreamSynchronize(void* stream) {
   Call call("cuStreamSynchronize", Needs::context);
   if (call.is_refused()) return call.code();
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
   call->runtime->wait();
   if (call->fault.empty()) return 0;
   std::fprintf(stderr, "the emulated device: %s\n", call->fault.c_str());
@@ -425,7 +443,69 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
                 .n_threads = static_cast<int>(config->threads[0]),
                 .shared_bytes = static_cast<int>(config->shared_bytes)};
   std::memcpy(launch.arguments.data(), arguments[0], static_cast<size_t>(known.kernel->argument_bytes));
-  call->runtime->launch(launch);
+  if (call->is_capturing) {
+    call->captured.push_back(launch);
+  } else {
+    call->runtime->launch(launch);
+  }
+  return 0;
+}
+
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+  Call call("cuStreamBeginCapture_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (mode != 1 || call->is_capturing) return kInvalidValue;
+  call->is_capturing = true;
+  call->captured.clear();
+  return 0;
+}
+
+int cuStreamEndCapture(void* stream, void** graph) {
+  Call call("cuStreamEndCapture", Needs::context);
+  const bool was_capturing = std::exchange(call->is_capturing, false);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!was_capturing) return kInvalidValue;
+  auto launches = std::make_unique<std::vector<Launch>>(std::exchange(call->captured, {}));
+  *graph = launches.get();
+  call->graphs[*graph] = std::move(launches);
+  return 0;
+}
+
+int cuGraphInstantiateWithFlags(void** runnable, void* graph, unsigned long long flags) {
+  Call call("cuGraphInstantiateWithFlags", Needs::context);
+  if (call.is_refused()) return call.code();
+  const auto found = call->graphs.find(graph);
+  if (found == call->graphs.end()) return kInvalidHandle;
+  if (flags != 0 || found->second->empty()) return kInvalidValue;
+  *runnable = *call->runtime->record(*found->second);
+  call->runnables.insert(*runnable);
+  return 0;
+}
+
+int cuGraphDestroy(void* graph) {
+  Call call("cuGraphDestroy", Needs::context);
+  const bool was_there = call->graphs.erase(graph) == 1;
+  return call.is_refused() ? call.code() : was_there ? 0 : kInvalidHandle;
+}
+
+int cuGraphLaunch(void* runnable, void* stream) {
+  Call call("cuGraphLaunch", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0 || !call->runnables.contains(runnable)) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
+  if (!call.is_all_cleared()) return kIllegalAddress;
+  call->runtime->replay(runnable);
+  return 0;
+}
+
+int cuGraphExecDestroy(void* runnable) {
+  Call call("cuGraphExecDestroy", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (call->runnables.erase(runnable) == 0) return kInvalidHandle;
+  call->runtime->wait();
+  call->runtime->forget(runnable);
   return 0;
 }
 

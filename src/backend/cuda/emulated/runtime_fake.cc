@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,24 @@ class FakeRuntime final : public Runtime {
     enqueue({.to = nullptr, .from = nullptr, .bytes = 0, .launch = launch});
   }
 
+  Result<Graph> record(std::span<const Launch> launches) override {
+    auto graph = std::make_unique<std::vector<Launch>>(launches.begin(), launches.end());
+    Graph out = graph.get();
+    graphs_[out] = std::move(graph);
+    return out;
+  }
+
+  void replay(Graph graph) override {
+    const auto found = graphs_.find(graph);
+    QR_CHECK(found != graphs_.end(), "a graph that is not there");
+    for (const Launch& recorded : *found->second) launch(recorded);
+  }
+
+  void forget(Graph graph) override {
+    QR_CHECK(queue_.empty(), "a graph is forgotten while work is under way");
+    QR_CHECK(graphs_.erase(graph) == 1);
+  }
+
   void wait() override {
     if (queue_.empty()) return;
     for (const auto& [data, region] : regions_) protect(data, region.bytes, PROT_READ | PROT_WRITE);
@@ -126,6 +145,7 @@ class FakeRuntime final : public Runtime {
   emulated::Machine machine_;
   emulated::DeviceMemory memory_;
   std::map<std::byte*, Region> regions_;
+  std::map<Graph, std::unique_ptr<std::vector<Launch>>> graphs_;
   std::vector<Work> queue_;
   int64_t used_ = 0;
   bool is_shut_ = false;  // memory that the host reaches, to it

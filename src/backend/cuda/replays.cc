@@ -1,0 +1,162 @@
+#include "backend/cuda/replays.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/hash128.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr size_t kLeastLaunches = 4;                 // of a run that is worth a graph
+constexpr size_t kMostGraphs = 64, kMostRuns = 256;  // runs: of which the hash alone is known
+
+struct Copy {
+  std::byte* to = nullptr;
+  const void* from = nullptr;
+  int64_t bytes = 0;
+  bool is_upload = false;
+};
+
+// Launches, and the copy behind them.
+struct Run {
+  size_t n_launches = 0;
+  Copy copy;
+};
+
+struct Known {
+  Hash128 hash;
+  std::vector<Launch> launches;  // empty: it was seen once
+  Graph graph = nullptr;
+  int64_t last_used = 0;
+};
+
+bool are_same(const Launch& a, const Launch& b) {
+  return a.name == b.name && a.body == b.body && a.arguments == b.arguments && a.blocks == b.blocks &&
+         a.n_threads == b.n_threads && a.shared_bytes == b.shared_bytes;
+}
+
+Hash128 hash_of(std::span<const Launch> launches) {
+  Hash128 out;
+  for (const Launch& launch : launches) {
+    const auto size = static_cast<uint64_t>(launch.blocks.x ^ (launch.blocks.y << 20) ^ (launch.blocks.z << 40));
+    const Hash128 of_one = hash128(launch.arguments, out.lo ^ size);
+    out = {of_one.lo ^ std::bit_cast<uintptr_t>(launch.name), of_one.hi ^ out.hi};
+  }
+  return out;
+}
+
+class Replays final : public Runtime {
+ public:
+  explicit Replays(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  ~Replays() override {
+    if (known_.empty()) return;
+    runtime_->wait();
+    for (const Known& run : known_) forget_graph(run);
+  }
+
+  std::string describe() const override { return runtime_->describe(); }
+  DeviceSize size() const override { return runtime_->size(); }
+  Result<std::byte*> allocate(int64_t bytes, Place place) override { return runtime_->allocate(bytes, place); }
+  void release(std::byte* data) override { runtime_->release(data); }
+  void upload(std::byte* to, const void* from, int64_t bytes) override { end_run({to, from, bytes, true}); }
+  void download(std::byte* to, const void* from, int64_t bytes) override { end_run({to, from, bytes, false}); }
+  void launch(const Launch& launch) override { launches_.push_back(launch); }
+  Result<Graph> record(std::span<const Launch> launches) override { return runtime_->record(launches); }
+  void forget(Graph graph) override { runtime_->forget(graph); }
+  void replay(Graph graph) override {
+    flush();
+    runtime_->replay(graph);
+  }
+
+  void wait() override {
+    flush();
+    runtime_->wait();
+    trim();
+  }
+
+ private:
+  void end_run(const Copy& copy) {
+    runs_.push_back({launches_.size() - n_in_runs_, copy});
+    n_in_runs_ = launches_.size();
+  }
+
+  void flush() {
+    size_t at = 0;
+    for (const Run& run : std::exchange(runs_, {})) {
+      launch_all(std::span(launches_).subspan(at, run.n_launches));
+      at += run.n_launches;
+      const auto& [to, from, bytes, is_upload] = run.copy;
+      is_upload ? runtime_->upload(to, from, bytes) : runtime_->download(to, from, bytes);
+    }
+    launch_all(std::span(launches_).subspan(at));
+    launches_.clear();
+    n_in_runs_ = 0;
+  }
+
+  void launch_all(std::span<const Launch> launches) {
+    if (launches.size() < kLeastLaunches || is_refused_) return launch_each(launches);
+    const Hash128 hash = hash_of(launches);
+    const auto found = std::ranges::find(known_, hash, &Known::hash);
+    if (found == known_.end()) {
+      known_.push_back({.hash = hash, .launches = {}, .last_used = ++n_uses_});
+      return launch_each(launches);
+    }
+    found->last_used = ++n_uses_;
+    if (found->launches.empty() && !record_run(*found, launches)) return launch_each(launches);
+    if (!std::ranges::equal(found->launches, launches, are_same)) return launch_each(launches);
+    runtime_->replay(found->graph);
+  }
+
+  void launch_each(std::span<const Launch> launches) {
+    for (const Launch& launch : launches) runtime_->launch(launch);
+  }
+
+  bool record_run(Known& run, std::span<const Launch> launches) {
+    const Result<Graph> graph = runtime_->record(launches);
+    is_refused_ = !graph;
+    if (!graph) return false;
+    run.graph = *graph;
+    run.launches.assign(launches.begin(), launches.end());
+    return true;
+  }
+
+  void forget_graph(const Known& run) {
+    if (run.graph != nullptr) runtime_->forget(run.graph);
+  }
+
+  // The longest unused go; nothing is under way.
+  void trim() {
+    const auto has_graph = [](const Known& run) { return run.graph != nullptr; };
+    while (known_.size() > kMostRuns ||
+           std::ranges::count_if(known_, has_graph) > static_cast<std::ptrdiff_t>(kMostGraphs)) {
+      const bool is_of_graphs = known_.size() <= kMostRuns;
+      auto oldest = known_.end();
+      for (auto run = known_.begin(); run != known_.end(); ++run) {
+        if (is_of_graphs && !has_graph(*run)) continue;
+        if (oldest == known_.end() || run->last_used < oldest->last_used) oldest = run;
+      }
+      forget_graph(*oldest);
+      known_.erase(oldest);
+    }
+  }
+
+  std::shared_ptr<Runtime> runtime_;
+  std::vector<Launch> launches_;  // since the last wait
+  std::vector<Run> runs_;
+  size_t n_in_runs_ = 0;  // of launches_
+  std::vector<Known> known_;
+  int64_t n_uses_ = 0;
+  bool is_refused_ = false;  // recording, by the driver
+};
+
+}  // namespace
+
+std::shared_ptr<Runtime> with_replays(std::shared_ptr<Runtime> runtime) {
+  return std::make_shared<Replays>(std::move(runtime));
+}
+
+}  // namespace quire::cuda
