@@ -24,21 +24,28 @@ Token opening_token(const Tokenizer& tokenizer, std::string_view mark) {
   return control_token(tokenizer, mark.substr(0, mark.find_first_of(">]") + 1));
 }
 
+// Whether one token, or a text, ends the thoughts: channels have no such mark, and Kimi K3's is of several tokens.
+bool one_mark_ends(const ReasoningForm& form) {
+  const bool sections = form.kind == ReasoningForm::Kind::kimi && form.hidden;
+  return !sections && !reasoning_marks(form.kind).close.empty();
+}
+
 }  // namespace
 
 ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
   Generation& g = job.generation;
   const ReasoningMarks marks = reasoning_marks(env.reasoning.kind);
   const bool is_chat = job.reasoning != ReasoningForm::Kind::none || job.thinks != ReasoningForm::Kind::none;
-  if (g.thinking_tokens < 0 && env.chat_defaults.thinking_tokens >= 0 && is_chat && !marks.close.empty()) {
+  if (g.thinking_tokens < 0 && env.chat_defaults.thinking_tokens >= 0 && is_chat && one_mark_ends(env.reasoning)) {
     g.thinking_tokens = env.chat_defaults.thinking_tokens;
     g.thinking_field = "thinking_token_budget";
   }
   if (g.thinking_tokens < 0) return {};
   QR_TRY_VOID(check_thinks(env, g.thinking_field));
-  if (marks.close.empty())
-    return refuse(unsupported_field(g.thinking_field,
-                                    "the model '" + env.models[0] + "' thinks in channels, which no single mark ends"));
+  if (!one_mark_ends(env.reasoning))
+    return refuse(unsupported_field(
+        g.thinking_field,
+        "the model '" + env.models[0] + "' thinks in channels or sections, which no single mark ends"));
   auto budget = std::make_shared<ThinkingBudget>();
   budget->n_tokens = static_cast<int>(std::min<int64_t>(g.thinking_tokens, std::numeric_limits<int>::max()));
   budget->field = g.thinking_field;

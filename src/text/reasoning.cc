@@ -13,17 +13,18 @@ struct Marked {
   Kind kind;
   ReasoningMarks marks;
 };
-// In the order in which they are looked for. No mark has its first byte again.
-constexpr std::array<Marked, 8> kMarked{{{Kind::command, {"<|START_THINKING|>", "<|END_THINKING|>"}},
+// In the order in which they are looked for.
+constexpr std::array<Marked, 9> kMarked{{{Kind::command, {"<|START_THINKING|>", "<|END_THINKING|>"}},
                                          {Kind::command_text, {"<|START_THINKING|>", "<|END_THINKING|>"}},
                                          {Kind::gemma, {"<|channel>thought", "<channel|>"}},
+                                         {Kind::kimi, {"<|open|>think<|sep|>", "<|close|>think<|sep|>"}},
                                          {Kind::seed, {"<seed:think>", "</seed:think>"}},
                                          {Kind::minimax, {"<mm:think>", "</mm:think>"}},
                                          {Kind::mistral, {"[THINK]", "[/THINK]"}},
                                          {Kind::apriel, {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"}},
                                          {Kind::think, {"<think>", "</think>"}}}};
-constexpr ReasoningMarks kResponse{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, kText{"<|START_TEXT|>", "<|END_TEXT|>"};
-constexpr std::string_view kGemmaToken = "<|channel>";  // of the opening mark
+constexpr ReasoningMarks kResponse{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, kText{"<|START_TEXT|>", "<|END_TEXT|>"},
+    kKimiResponse{"<|open|>response<|sep|>", "<|close|>response<|sep|>"};
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
@@ -34,6 +35,12 @@ constexpr std::string_view kToFunction = "to=functions.";
 // Whether an answer without thoughts may begin with the mark that ends them, as MiniMax M3's do (grammar/source.cc lets
 // them).
 bool may_begin_closed(Kind kind) { return kind == Kind::minimax; }
+
+// The tokens that the marks begin with.
+ReasoningMarks first_tokens(const Marked& marked) {
+  if (marked.kind == Kind::gemma) return {"<|channel>", marked.marks.close};
+  return marked.kind == Kind::kimi ? ReasoningMarks{"<|open|>", "<|close|>"} : marked.marks;
+}
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
@@ -48,8 +55,11 @@ ReasoningMarks reasoning_marks(Kind kind) {
 ReasoningMarks response_marks(Kind kind) {
   if (kind == Kind::command) return kResponse;
   if (kind == Kind::apriel) return {"", "[END FINAL RESPONSE]"};
+  if (kind == Kind::kimi) return kKimiResponse;
   return kind == Kind::command_text ? kText : ReasoningMarks{};
 }
+
+std::string_view turn_end(Kind kind) { return kind == Kind::kimi ? "<|close|>message<|sep|>" : ""; }
 
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template) {
   const TokenizerSpec& spec = tokenizer.spec();
@@ -62,8 +72,8 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
   };
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     for (size_t k = 0; k < kMarked.size(); ++k) {
-      const auto& [kind, marks] = kMarked[k];
-      count(i, k, kind == Kind::gemma ? kGemmaToken : marks.open, marks.close);
+      const ReasoningMarks tokens = first_tokens(kMarked[k]);
+      count(i, k, tokens.open, tokens.close);
     }
     count(i, kMarked.size(), kChannel, kMessage);
   }
@@ -75,8 +85,9 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
   // A vocabulary may have marks of a model that it was made for once.
   for (const bool asked : {true, false}) {
     for (size_t k = 0; k < kMarked.size(); ++k) {
-      const auto& [kind, marks] = kMarked[k];
-      if (asked ? !in_template(marks) : n[k] < 2) continue;
+      const Kind kind = kMarked[k].kind;
+      const ReasoningMarks written = kind == Kind::kimi ? first_tokens(kMarked[k]) : kMarked[k].marks;
+      if (asked ? !in_template(written) : n[k] < 2) continue;
       const bool text = kind == Kind::command && in_template(kText) && !in_template(kResponse);
       return {text ? Kind::command_text : kind, n_control[k] > 0};
     }
@@ -91,7 +102,7 @@ static bool ends_with_mark(std::string_view prompt, std::string_view mark) {
 
 bool opens_reasoning(Kind kind, std::string_view prompt) { return ends_with_mark(prompt, reasoning_marks(kind).open); }
 bool closes_reasoning(Kind kind, std::string_view prompt) {
-  return ends_with_mark(prompt, reasoning_marks(kind).close);
+  return ends_with_mark(prompt, reasoning_marks(kind).close) || ends_with_mark(prompt, response_marks(kind).open);
 }
 
 std::string_view answer_lead(Kind kind, std::string_view prompt) {
@@ -99,6 +110,10 @@ std::string_view answer_lead(Kind kind, std::string_view prompt) {
   const bool opens = opens_reasoning(kind, prompt);
   if (kind == Kind::command) return opens ? "<|END_THINKING|><|START_RESPONSE|>" : kResponse.open;
   if (kind == Kind::command_text) return opens ? "<|END_THINKING|><|START_TEXT|>" : kText.open;
+  if (kind == Kind::kimi) {
+    if (opens) return "<|close|>think<|sep|><|open|>response<|sep|>";
+    return closes_reasoning(kind, prompt) ? "" : kKimiResponse.open;
+  }
   if (!opens) return "";
   if (kind == Kind::think) return "\n</think>\n\n";
   return kind == Kind::apriel ? "\n[BEGIN FINAL RESPONSE]\n" : reasoning_marks(kind).close;
@@ -119,7 +134,7 @@ bool ReasoningSplitter::may_be_mark(std::string_view text) const {
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
   const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
   if ((at_ == At::start && begins(marks.open)) || (may_close && begins(marks.close))) return true;
-  return at_ != At::inside && (begins(said.open) || begins(said.close));
+  return at_ != At::inside && (begins(said.open) || begins(said.close) || begins(turn_end(kind_)));
 }
 
 bool ReasoningSplitter::is_mark(std::string_view text) const {
@@ -128,28 +143,23 @@ bool ReasoningSplitter::is_mark(std::string_view text) const {
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
   const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
   if ((at_ == At::start && text == marks.open) || (may_close && text == marks.close)) return true;
-  return at_ != At::inside && (text == said.open || text == said.close);
+  return at_ != At::inside && (text == said.open || text == said.close || text == turn_end(kind_));
 }
 
 void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
   for (const char c : text) take(c, out);
 }
 
-// No mark has its first byte again, so what was held is given up as a whole.
+// What is held is given up as far as no mark begins in it. No mark ends within another.
 void ReasoningSplitter::take(char c, AnswerParts& out) {
   if (in_string_ && held_.empty()) return on_text({&c, 1}, out);
   held_ += c;
-  if (!may_be_mark(held_)) {
-    held_.pop_back();
-    const std::string given_up = std::move(held_);
-    held_.clear();
-    on_text(given_up, out);
-    held_ = c;
-    if (may_be_mark(held_)) return;
-    held_.clear();
-    return on_text({&c, 1}, out);
+  while (!held_.empty() && !may_be_mark(held_)) {
+    const char first = held_.front();
+    held_.erase(0, 1);
+    on_text({&first, 1}, out);
   }
-  if (!is_mark(held_)) return;
+  if (held_.empty() || !is_mark(held_)) return;
   const std::string mark = std::move(held_);
   held_.clear();
   on_mark(mark, out);
@@ -158,7 +168,7 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
 void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   spaces_.clear();
   said_ = false;
-  if (mark == response_marks(kind_).open || mark == response_marks(kind_).close) {
+  if (mark == response_marks(kind_).open || mark == response_marks(kind_).close || mark == turn_end(kind_)) {
     at_ = At::content;
   } else if (kind_ != Kind::channels) {
     at_ = mark == reasoning_marks(kind_).open ? At::inside : At::after;

@@ -1,7 +1,8 @@
 // What a model thought, taken apart from what it says: <think>…</think> before the answer, the same in the words of
 // Seed-OSS, MiniMax M3, Mistral ([THINK]…[/THINK]), Apriel, Gemma 4 (<|channel>thought…<channel|>) or Command R
 // (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>, in later models
-// <|START_TEXT|>…<|END_TEXT|>), or channels as gpt-oss writes them
+// <|START_TEXT|>…<|END_TEXT|>) or Kimi K3 (<|open|>think<|sep|>…<|close|>think<|sep|>, what it says in response instead
+// of think), or channels as gpt-oss writes them
 // (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
 // comes out, joined, does not depend on how the text was cut.
 #pragma once
@@ -15,7 +16,19 @@
 namespace quire {
 
 struct ReasoningForm {
-  enum class Kind : uint8_t { none, think, channels, command, gemma, command_text, seed, minimax, mistral, apriel };
+  enum class Kind : uint8_t {
+    none,
+    think,
+    channels,
+    command,
+    gemma,
+    command_text,
+    seed,
+    minimax,
+    mistral,
+    apriel,
+    kimi
+  };
   Kind kind = Kind::none;
   bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
 };
@@ -25,10 +38,13 @@ struct ReasoningMarks {
 };
 ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
 
-// What Command R's models put around what they say to the user, and Apriel's behind it; empty for others.
+// What Command R's models and Kimi K3 put around what they say to the user, and Apriel's behind it; empty for others.
 ReasoningMarks response_marks(ReasoningForm::Kind kind);
+// What Kimi K3 ends its turn with, in front of the token that ends it; empty for others.
+std::string_view turn_end(ReasoningForm::Kind kind);
 
-// By the marks in the vocabulary, or, but for channels, in the chat template that a model is asked with.
+// By the marks in the vocabulary, or, but for channels, in the chat template that a model is asked with. Kimi K3's are
+// known by the tokens that they are made of.
 ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view chat_template);
 
 // A pattern for text of a channel's message: whoever reads it takes these for marks, whichever tokens spell them.

@@ -78,6 +78,18 @@ TEST(ReasoningSplitter, TakesOtherMarksApart) {
   expect_parts(Kind::apriel, true, "A.\n[BEGIN FINAL RESPONSE]\nB.[END FINAL RESPONSE]", {"A.", "B."});
 }
 
+TEST(ReasoningSplitter, TakesSectionsApart) {
+  const std::string response = "<|open|>response<|sep|>", end = "<|close|>response<|sep|><|close|>message<|sep|>";
+  expect_parts(Kind::kimi, true, "A <|sep|>.<|close|>think<|sep|>" + response + "B." + end, {"A <|sep|>.", "B."});
+  expect_parts(Kind::kimi, false, "<|open|>think<|sep|>A.<|close|>think<|sep|>" + response + "B.", {"A.", "B."});
+  expect_parts(Kind::kimi, false, response + "The response, and a message." + end,
+               {"", "The response, and a message."});
+  expect_parts(Kind::kimi, false, "B." + end, {"", "B."});
+  expect_parts(Kind::kimi, true, "A <|close|>th<|close|>think<|sep|>B", {"A <|close|>th", "B"});
+  expect_parts(Kind::kimi, false, "B <|open|>tools<|open|><|close|>response<|<|close|>response<|sep|>",
+               {"", "B <|open|>tools<|open|><|close|>response<|"});
+}
+
 TEST(ReasoningSplitter, TakesChannelsApart) {
   expect_parts(Kind::channels, false,
                "<|channel|>analysis<|message|>The user <asks>. <|end|><|start|>assistant<|channel|>final"
@@ -117,6 +129,11 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
                                                  "<|START_TEXT|>",
                                                  "[THINK]",
                                                  "[/THINK]",
+                                                 "<|open|>",
+                                                 "<|close|>",
+                                                 "response",
+                                                 "think<|sep|>",
+                                                 "<|sep|>",
                                                  " to=",
                                                  "["};
   Rng rng(1);
@@ -125,7 +142,7 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
     const int64_t n = rng.between(0, 14);
     for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, std::ssize(kPieces) - 1))];
     for (const Kind kind :
-         {Kind::think, Kind::command, Kind::gemma, Kind::channels, Kind::command_text, Kind::mistral}) {
+         {Kind::think, Kind::command, Kind::gemma, Kind::channels, Kind::command_text, Kind::mistral, Kind::kimi}) {
       const bool inside = kind != Kind::channels && rng.between(0, 1) == 1;
       const Parts whole = split(kind, inside, text, text.size() + 1);
       const auto cut = static_cast<size_t>(rng.between(1, 7));
@@ -156,6 +173,7 @@ TEST(ReasoningForm, IsFoundInTheTemplateWhereTheVocabularyHasNoMarks) {
   EXPECT_EQ(find_reasoning_form(*tokenizer, command).kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|START_THINKING|><|END_THINKING|>").kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|channel>thought\n<channel|>").kind, Kind::gemma);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ '<|open|>' + tag }}{{ '<|close|>' + tag }}").kind, Kind::kimi);
 }
 
 TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
@@ -166,6 +184,8 @@ TEST(ReasoningForm, OpensWhereThePromptLeftIt) {
   EXPECT_TRUE(closes_reasoning(Kind::command, "<|START_THINKING|><|END_THINKING|>"));
   EXPECT_FALSE(closes_reasoning(Kind::command, "<think></think>"));
   EXPECT_TRUE(closes_reasoning(Kind::gemma, "<|turn>model\n<|channel>thought\n<channel|>"));
+  EXPECT_TRUE(opens_reasoning(Kind::kimi, "<|open|>think<|sep|>"));
+  EXPECT_TRUE(closes_reasoning(Kind::kimi, "<|open|>response<|sep|>"));
 }
 
 TEST(ReasoningForm, AnAnswerThatIsBegunStandsBehindItsMarks) {
@@ -177,6 +197,8 @@ TEST(ReasoningForm, AnAnswerThatIsBegunStandsBehindItsMarks) {
   EXPECT_EQ(answer_lead(Kind::mistral, "[THINK]"), "[/THINK]");
   EXPECT_EQ(answer_lead(Kind::mistral, "[/INST]"), "");
   EXPECT_EQ(answer_lead(Kind::think, "<think>\n"), "\n</think>\n\n");
+  EXPECT_EQ(answer_lead(Kind::kimi, "<|open|>think<|sep|>"), "<|close|>think<|sep|><|open|>response<|sep|>");
+  EXPECT_EQ(answer_lead(Kind::kimi, "<|open|>response<|sep|>"), "");
 }
 
 }  // namespace

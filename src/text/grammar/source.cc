@@ -15,8 +15,8 @@ using Part = GrammarComposer::Part;
 
 constexpr std::array<std::string_view, 8> kNotations{"json_object", "json_schema", "regex", "choice",
                                                      "gbnf",        "ebnf",        "lark",  "structural_tag"};
-constexpr std::array<std::string_view, 10> kReasonings{"none",         "think", "channels", "command", "gemma",
-                                                       "command_text", "seed",  "minimax",  "mistral", "apriel"};
+constexpr std::array<std::string_view, 11> kReasonings{
+    "none", "think", "channels", "command", "gemma", "command_text", "seed", "minimax", "mistral", "apriel", "kimi"};
 constexpr std::string_view kOpen = " open", kOver = " over";
 
 constexpr std::string_view kSpace = "[ \\t\\r\\n]{0,16}";  // around reasoning, where models write a line or two
@@ -83,9 +83,12 @@ Result<Part> behind_thoughts(GrammarComposer& c, Kind kind, bool open, Part answ
   return c.choice(ways);
 }
 
-// As Command R marks what it says to the user; it may leave the marks out.
-Part in_response(GrammarComposer& c, ReasoningMarks marks, Part answer) {
-  const Part all[] = {c.repeat(c.literal(marks.open), 0, 1), answer, c.repeat(c.literal(marks.close), 0, 1)};
+// As Command R and Kimi K3 mark what they say to the user; they may leave the marks out.
+Part in_response(GrammarComposer& c, Kind kind, Part answer) {
+  const auto maybe = [&c](std::string_view mark) { return c.repeat(c.literal(mark), 0, 1); };
+  const ReasoningMarks marks = response_marks(kind);
+  std::vector<Part> all{maybe(marks.open), answer, maybe(marks.close)};
+  if (!turn_end(kind).empty()) all.push_back(maybe(turn_end(kind)));
   return c.sequence(all);
 }
 
@@ -162,8 +165,7 @@ Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, const 
   const Kind kind = source.reasoning;
   if (kind == Kind::channels) return behind_channels(composer, answer);
   if (kind == Kind::none) return answer;
-  if (const ReasoningMarks said = response_marks(kind); !said.open.empty())
-    answer = in_response(composer, said, answer);
+  if (!response_marks(kind).open.empty()) answer = in_response(composer, kind, answer);
   if (source.reasoning_over) return answer;
   return behind_thoughts(composer, kind, source.reasoning_open, answer);
 }

@@ -121,6 +121,19 @@ TEST(GrammarSource, CommandRMarksThoughtsAndAnswer) {
   EXPECT_FALSE(at_once.take("<|START_THINKING|>so so<|END_THINKING|>no"));
 }
 
+TEST(GrammarSource, KimiAnswersInSections) {
+  const GrammarSource open{Notation::choice, R"(["yes","no"])", Kind::kimi, true};
+  for (const auto& controls : {std::vector<std::string>{}, {"<|open|>", "<|close|>", "<|sep|>"}}) {
+    const Answers answers(open, controls);
+    const std::string thought = "so so<|close|>think<|sep|>", begin = thought + "<|open|>response<|sep|>";
+    for (const std::string& text : {thought + "no", begin + "no", begin + "yes<|close|>response<|sep|>",
+                                    begin + "yes<|close|>response<|sep|><|close|>message<|sep|>"})
+      EXPECT_TRUE(answers.take(text)) << text;
+    for (const std::string& text : {begin + "so", begin + "<|close|>response<|sep|>yes", std::string("yes")})
+      EXPECT_FALSE(answers.take(text)) << text;
+  }
+}
+
 TEST(GrammarSource, GemmaThinksInAChannel) {
   const GrammarSource may{Notation::choice, R"(["yes","no"])", Kind::gemma};
   for (const auto& controls : {std::vector<std::string>{}, {"<|channel>", "<channel|>"}}) {
@@ -148,7 +161,7 @@ TEST(GrammarSource, ErrorsNameNotationAndPlace) {
 
 TEST(GrammarSource, WhatIsWrittenIsRead) {
   for (const Notation notation : {Notation::json_object, Notation::lark, Notation::structural_tag}) {
-    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command, Kind::gemma}) {
+    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command, Kind::gemma, Kind::kimi}) {
       for (const auto& [open, over] : {std::pair{false, false}, {true, false}, {false, true}}) {
         const GrammarSource source{notation, "a\nb open\n", kind, open, over};
         const auto back = GrammarSource::read(source.written());

@@ -33,6 +33,30 @@ Json any_object() { return Json::Object{{"type", "object"}}; }
 
 std::string value_end(const CallForm& form) { return (form.padded ? "\n" : "") + std::string(form.value_end); }
 
+std::string_view argument_end(const CallForm& form) { return form.joined ? "" : "\n"; }
+
+// JSON behind the mark that tells it.
+Json json_behind(const CallForm& form, const JsonKeyEnd& end, const Json& schema) {
+  return sequence({text(end.mark + (form.padded ? "\n" : "")), json_schema(schema), text(value_end(form))});
+}
+
+// What of `schema` is of these kinds, which are some of its own.
+Json of_kinds(Json schema, ValueKinds kinds) {
+  if (kinds == kEveryKind || schema.as_object() == nullptr) return schema;
+  Json::Array names;
+  const auto add = [&](ValueKinds kind, std::string_view name) {
+    if ((kinds & kind) == kind) names.emplace_back(name);
+  };
+  if ((kinds & kFractionKind) == 0) add(kIntegerKind, "integer");
+  add(kFractionKind, "number");
+  add(kBoolKind, "boolean");
+  add(kNullKind, "null");
+  add(kObjectKind, "object");
+  add(kArrayKind, "array");
+  schema.set("type", std::move(names));
+  return schema;
+}
+
 constexpr std::string_view kAnyPattern = "[\\s\\S]*";
 
 // In front of a pattern of text that stands between marks: what would be read otherwise. `before`: what may stand in
@@ -176,9 +200,10 @@ class Obeying {
 
   Result<Json> argument(const std::string& key, const Json& schema) {
     const std::string at = "#/properties/" + key;
-    if (key.empty() || key.find(form_.key_end[0]) != std::string::npos || key.find('\n') != std::string::npos)
+    const std::string written = written_key(form_, key);
+    if (key.empty() || written.find(form_.key_end[0]) != std::string::npos || key.find('\n') != std::string::npos)
       return fail(Code::unsupported, at + ": no name that this model's marks can hold");
-    Json::Array parts{text(std::string(form_.key_begin) + key)};
+    Json::Array parts{text(std::string(form_.key_begin) + written)};
     const ValueKinds kinds = kinds_of(schema, root_);
     const Json* values = schema.find("enum");
     const Json* value = schema.find("const");
@@ -189,21 +214,30 @@ class Obeying {
       parts.push_back(json_value(schema));
     } else {
       QR_TRY(Json string, kinds == kStringKind ? plain_string(at, key, schema) : mixed(at, key, schema));
-      string = sequence({text(key_end(true)), std::move(string)});
+      string = sequence({text(key_end()), std::move(string)});
       const bool either = kinds != kStringKind && !form_.json_key_end.empty();
       parts.push_back(either ? one_of({std::move(string), json_value(schema)}) : std::move(string));
     }
-    parts.push_back(text("\n"));
+    parts.push_back(text(argument_end(form_)));
     return sequence(std::move(parts));
   }
 
-  // Behind the key, and up to the value.
-  std::string key_end(bool of_string) const {
-    const bool json = !of_string && !form_.json_key_end.empty();
-    return std::string(json ? form_.json_key_end : form_.key_end) + (form_.padded ? "\n" : "");
+  // Behind the key, and up to the value: of one that no mark calls JSON, and of one that is.
+  std::string key_end() const { return std::string(form_.key_end) + (form_.padded ? "\n" : ""); }
+  std::string key_end(const Json& value) const {
+    const auto ends = value.as_string() == nullptr ? json_key_ends(form_, kind_of(value)) : std::vector<JsonKeyEnd>();
+    return ends.empty() ? key_end() : ends[0].mark + (form_.padded ? "\n" : "");
   }
   Json json_value(const Json& schema) const {
-    return sequence({text(key_end(false)), json_schema(with_definitions(schema)), text(value_end(form_))});
+    const Json whole = with_definitions(schema);
+    if (form_.json_key_end.empty()) return sequence({text(key_end()), json_schema(whole), text(value_end(form_))});
+    const ValueKinds known = kinds_of(schema, root_), kinds = known != 0 ? known : kEveryKind;
+    Json::Array ways;
+    for (const JsonKeyEnd& end : json_key_ends(form_, kinds)) {
+      const bool all = (kinds & ~end.kinds) == 0;
+      ways.push_back(json_behind(form_, end, all ? whole : of_kinds(whole, end.kinds)));
+    }
+    return one_of(std::move(ways));
   }
 
   // A part of the schema, with what its references point to.
@@ -231,7 +265,7 @@ class Obeying {
       const bool is_json = one.as_string() == nullptr && !form_.json_key_end.empty();
       if (!told || !fits_marks(form_, as(key, is_json), written))
         return cannot(at, value != nullptr ? "const" : "enum");
-      ways.push_back(text(key_end(one.as_string() != nullptr) + written + value_end(form_)));
+      ways.push_back(text(key_end(one) + written + value_end(form_)));
     }
     return one_of(std::move(ways));
   }
@@ -273,7 +307,7 @@ class Obeying {
 
 // An argument that need not obey; its key obeys a pattern.
 static Json any_argument(const CallForm& form, std::string key, Json value) {
-  return tag(form.key_begin, sequence({regex(std::move(key)), std::move(value)}), "\n");
+  return tag(form.key_begin, sequence({regex(std::move(key)), std::move(value)}), argument_end(form));
 }
 
 Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
@@ -285,8 +319,10 @@ Json any_arguments(const CallForm& form, const ArgumentKinds& kinds) {
   const std::string key = any_key(form);
   Json::Array ways;
   if (!form.json_key_end.empty()) {
-    Json json = sequence({text(form.json_key_end), json_schema(Json::Object{}), text(value_end(form))});
-    ways.push_back(any_argument(form, key, one_of({std::move(string), std::move(json)})));
+    Json::Array either{std::move(string)};
+    for (const JsonKeyEnd& end : json_key_ends(form, kEveryKind))
+      either.push_back(json_behind(form, end, of_kinds(Json::Object{}, end.kinds)));
+    ways.push_back(any_argument(form, key, one_of(std::move(either))));
   } else {
     std::string flat;
     for (const std::string& name : kinds.flat_names())
@@ -313,7 +349,7 @@ Result<Json> obeying_arguments(const CallForm& form, const Json& schema) {
 static Json between_marks(const CallForm& form, const std::string& pattern) {
   const std::string begin = std::string(form.key_begin) + std::string(kInputName) + std::string(form.key_end);
   return sequence({text(begin + (form.padded ? "\n" : "")), regex(unlike_marks(form) + "(?:" + pattern + ")"),
-                   text(value_end(form) + "\n")});
+                   text(value_end(form) + std::string(argument_end(form)))});
 }
 
 Result<Json> obeying_input(const CallForm& form, TextNotation notation, std::string_view definition) {

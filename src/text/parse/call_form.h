@@ -28,7 +28,9 @@ struct CallForm {
   std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end
   std::string_view id_pattern{};   // what stands there in calls that are held to the form; empty: no mark either
   std::string_view key_begin{}, key_end{}, value_end{}, call_end{};
-  std::string_view json_key_end{};            // instead of key_end where the value is JSON, which otherwise is a string
+  // Instead of key_end where the value is JSON, which otherwise is a string. A '*' in it stands for what the value is:
+  // number, boolean, null, object or array.
+  std::string_view json_key_end{};
   std::string_view wrap_begin{}, wrap_end{};  // that a model may put around a value, inside key_end and value_end
   std::string_view string_mark{};             // at both ends of a string; calls are quoted calls then
   std::string_view tag_mark{};                // before each tag; calls are tagged calls then
@@ -37,6 +39,8 @@ struct CallForm {
   // a name behind `lead` calls, and this there is a mark in front of more text. These are exactly as they are written.
   std::string_view said{};
   bool padded = false;    // a line end stands before and behind each value
+  bool joined = false;    // nothing stands between arguments, otherwise a line end
+  bool entities = false;  // in keys &quot; and &amp; stand for " and &
   bool keywords = false;  // calls are keyword calls
   bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
 

@@ -142,6 +142,14 @@ const Written kWritten[] = {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"city\": \"a\"}"
      "<|tool_call_end|><|tool_call_begin|>functions.search:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
      "<|tool_calls_section_end|>"},
+    {"kimi_k3",
+     "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|><|open|>argument "
+     "key=\"city\" type=\"string\"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+     "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|><|open|>argument "
+     "key=\"city\" type=\"string\"<|sep|>a<|close|>argument<|sep|><|open|>argument key=\"n\" type=\"number\"<|sep|>2.5"
+     "<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool=\"search\" index=\"2\"<|sep|><|open|>argument "
+     "key=\"list\" type=\"array\"<|sep|>[true, "
+     "false]<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"},
     {"pythonic", "[get(city=\"a\")]", "[get(city=\"a\", n=2.5), search(o={\"a\": \"}\"})]"},
     {"lfm2", "<|tool_call_start|>[get(city=\"a\")]<|tool_call_end|>",
      "<|tool_call_start|>[get(city=\"a\", n=null), search(list=[true, false])]<|tool_call_end|>"},

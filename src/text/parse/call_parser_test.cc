@@ -361,6 +361,13 @@ TEST(CallParser, DependsOnTheTextNotOnItsCuts) {
                                                    "s:<|\"|>",
                                                    "<|\"",
                                                    "<tool_call|>",
+                                                   "<|open|>tools<|sep|><|open|>call tool=\"",
+                                                   "get\" index=\"1\"<|sep|>",
+                                                   "<|open|>argument key=\"s\" type=\"",
+                                                   "string\"<|sep|>",
+                                                   "number\"<|sep|>",
+                                                   "<|close|>argument<|sep|>",
+                                                   "<|close|>call<|sep|>",
                                                    "</"};
   Rng rng(5);
   for (const std::string& family : Registry<CallForm>::get().names()) {

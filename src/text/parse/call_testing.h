@@ -32,16 +32,19 @@ AnswerParts read_in_pieces(Parser parser, std::string_view text, size_t cut) {
 
 // Of a marked form: strings as they are, or in the marks that a value may stand in.
 inline std::string marked_call(const CallForm& form, const std::string& name, const Json& arguments) {
-  std::string out = name + std::string(form.name_end);
+  std::string out = name;
+  if (!form.id_pattern.empty()) out += std::string(form.id_mark) + "0";
+  out += form.name_end;
   const std::string line = form.padded ? "\n" : "";
   for (const auto& [key, value] : *arguments.as_object()) {
     const bool is_string = value.as_string() != nullptr;
-    const bool says_json = !is_string && !form.json_key_end.empty();
+    const auto json_ends = is_string ? std::vector<JsonKeyEnd>() : json_key_ends(form, kind_of(value));
     std::string written = is_string ? *value.as_string() : value.dump();
     if (is_string && !form.wrap_begin.empty() && written.find('<') != std::string::npos)
       written = std::string(form.wrap_begin) + written + std::string(form.wrap_end);
-    out += std::string(form.key_begin) + key + std::string(says_json ? form.json_key_end : form.key_end) + line;
-    out += written + line + std::string(form.value_end) + "\n";
+    const std::string key_end = json_ends.empty() ? std::string(form.key_end) : json_ends[0].mark;
+    out += std::string(form.key_begin) + written_key(form, key) + key_end + line;
+    out += written + line + std::string(form.value_end) + (form.joined ? "" : "\n");
   }
   return out + std::string(form.call_end);
 }

@@ -1,5 +1,6 @@
 #include "text/parse/marked_arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/parse/json_span.h"
@@ -17,8 +18,9 @@ MarkedArguments::MarkedArguments(const CallForm& form, const ArgumentKinds& kind
       kinds_(kinds),
       key_begin_(without_space(form.key_begin)),
       key_end_(without_space(form.key_end)),
-      json_key_end_(without_space(form.json_key_end)),
-      call_end_(without_space(form.call_end)) {}
+      call_end_(without_space(form.call_end)) {
+  for (const JsonKeyEnd& end : json_key_ends(form, kEveryKind)) json_key_ends_.push_back(without_space(end.mark));
+}
 
 MarkedArguments::Step MarkedArguments::push(char c, std::string& json) {
   switch (at_) {
@@ -59,11 +61,15 @@ MarkedArguments::Step MarkedArguments::push_key(char c) {
 MarkedArguments::Step MarkedArguments::push_key_end(char c) {
   if (is_json_space(c)) return Step::more;
   matched_ += c;
-  is_json_ = matched_ == json_key_end_;
-  if (matched_ != key_end_ && !is_json_)
-    return key_end_.starts_with(matched_) || json_key_end_.starts_with(matched_) ? Step::more : Step::broken;
+  is_json_ = std::find(json_key_ends_.begin(), json_key_ends_.end(), matched_) != json_key_ends_.end();
+  if (matched_ != key_end_ && !is_json_) {
+    const auto begins = [&](const std::string& mark) { return mark.starts_with(matched_); };
+    const bool goes_on = begins(key_end_) || std::any_of(json_key_ends_.begin(), json_key_ends_.end(), begins);
+    return goes_on ? Step::more : Step::broken;
+  }
   at_ = At::value;
   matched_.clear();
+  key_ = read_key(form_, key_);
   kinds_here_ = kinds_here();
   again_ = told_.contains(key_);
   told_key_ = again_;

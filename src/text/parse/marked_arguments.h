@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
@@ -32,7 +33,8 @@ class MarkedArguments {
 
   const CallForm& form_;
   const ArgumentKinds& kinds_;
-  const std::string key_begin_, key_end_, json_key_end_, call_end_;  // without white space
+  const std::string key_begin_, key_end_, call_end_;  // without white space
+  std::vector<std::string> json_key_ends_;            // likewise
   At at_ = At::body;
   std::string matched_;  // of a mark, without white space
   std::string key_;

@@ -63,6 +63,48 @@ TEST(MarkedCalls, MarksSayWhichValuesAreStrings) {
       "call: search\narguments: {}\ncall: get\narguments: {\"i\": -1}\ntext: Done\n");
 }
 
+// An answer of Kimi K3's that calls get with this argument.
+std::string section(const std::string& argument) {
+  return "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|><|open|>argument "
+         "key=\"" +
+         argument + "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>";
+}
+
+TEST(MarkedCalls, CallsMayBeASectionBehindTheResponse) {
+  const std::pair<const char*, const char*> arguments[] = {
+      {"s\" type=\"string\"<|sep|>7 <|close|>call", "{\"s\": \"7 <|close|>call\"}"},
+      {"i\" type=\"number\"<|sep|>7", "{\"i\": 7}"},
+      {"a &amp; &quot;b&quot; &amp;amp;\" type=\"null\"<|sep|>null", "{\"a & \\\"b\\\" &amp;\": null}"},
+      {"o\" type=\"array\"<|sep|>[\"<|close|>argument<|sep|>\"]", "{\"o\": [\"<|close|>argument<|sep|>\"]}"},
+      {"r\" type=\"object\"<|sep|>{\"a\": {}}", "{\"r\": {\"a\": {}}}"},
+      {"b\" type=\"boolean\"<|sep|>true", "{\"b\": true}"}};
+  const std::string thought = "I look.<|close|>think<|sep|><|open|>response<|sep|>";
+  auto rules = std::make_shared<CallRules>();
+  rules->form = find_call_form("kimi_k3");
+  rules->names = {"get"};
+  rules->kinds = {ArgumentKinds(schema())};
+  for (const auto& [argument, json] : arguments) {
+    const std::string call = std::string("call: get\narguments: ") + json + "\n";
+    expect_parts("kimi_k3", "Hm" + section(argument), "text: Hm\n" + call);
+    EXPECT_TRUE(takes("kimi_k3", "Hm" + section(argument), false)) << argument;
+    const std::string answer = thought + "Hm" + section(argument) + "<|close|>message<|sep|>";
+    for (const size_t cut : {size_t{1}, size_t{7}, answer.size()})
+      EXPECT_EQ(shown(read_in_pieces(AnswerParser(ReasoningForm::Kind::kimi, true, rules), answer, cut)),
+                "reasoning: I look.\ntext: Hm\n" + call)
+          << answer;
+  }
+  for (const char* argument :
+       {"s\" type=\"string\"<|sep|>a", "n\" type=\"null\"<|sep|>null", "n\" type=\"number\"<|sep|>1.5",
+        "e\" type=\"string\"<|sep|>a", "e\" type=\"number\"<|sep|>1"})
+    EXPECT_TRUE(takes("kimi_k3", section(argument), true)) << argument;
+  for (const char* argument :
+       {"i\" type=\"string\"<|sep|>7", "n\" type=\"null\"<|sep|>1", "n\" type=\"number\"<|sep|>null",
+        "e\" type=\"string\"<|sep|>1", "i\" type=\"integer\"<|sep|>7", "n\" type=\"number\"<|sep|>\"1\""})
+    EXPECT_FALSE(takes("kimi_k3", section(argument), true)) << argument;
+  EXPECT_TRUE(takes("kimi_k3", section("other\" type=\"number\"<|sep|>1.5"), false));
+  EXPECT_FALSE(takes("kimi_k3", section("other\" type=\"number\"<|sep|>true"), false));
+}
+
 TEST(MarkedCalls, ValuesMayStandInCdata) {
   const auto one = [](const std::string& value) {
     return "<function name=\"get\"><param name=\"s\">" + value + "</param></function>";

@@ -1,5 +1,8 @@
 #include "text/parse/marked_value.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include "text/parse/json_span.h"
@@ -97,6 +100,53 @@ std::string MarkedValue::take_certain() {
   std::string out = text_.substr(0, text_.size() - held_bytes());
   text_.erase(0, out.size());
   if (wrap_at_ != std::string::npos) wrap_at_ -= out.size();
+  return out;
+}
+
+std::vector<JsonKeyEnd> json_key_ends(const CallForm& form, ValueKinds kinds) {
+  struct Type {
+    std::string_view name;
+    ValueKinds kinds;
+  };
+  static constexpr std::array<Type, 5> kTypes{{{"number", kIntegerKind | kFractionKind},
+                                               {"boolean", kBoolKind},
+                                               {"null", kNullKind},
+                                               {"object", kObjectKind},
+                                               {"array", kArrayKind}}};
+  const std::string_view all = form.json_key_end;
+  if (all.empty()) return {};
+  const size_t at = all.find('*');
+  if (at == std::string_view::npos) return {{std::string(all)}};
+  std::vector<JsonKeyEnd> out;
+  for (const Type& type : kTypes) {
+    if ((type.kinds & kinds) == 0) continue;
+    out.push_back({std::string(all).replace(at, 1, type.name), static_cast<ValueKinds>(type.kinds & kinds)});
+  }
+  return out;
+}
+
+constexpr std::pair<std::string_view, char> kEntities[] = {{"&quot;", '"'}, {"&amp;", '&'}};
+
+std::string written_key(const CallForm& form, std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    const auto* const found = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                           [&](const auto& e) { return form.entities && e.second == c; });
+    found != std::end(kEntities) ? out.append(found->first) : out += c;
+  }
+  return out;
+}
+
+std::string read_key(const CallForm& form, std::string_view written) {
+  std::string out;
+  while (!written.empty()) {
+    const auto* const found = std::find_if(std::begin(kEntities), std::end(kEntities), [&](const auto& e) {
+      return form.entities && written.starts_with(e.first);
+    });
+    const bool is_entity = found != std::end(kEntities);
+    out += is_entity ? found->second : written[0];
+    written.remove_prefix(is_entity ? found->first.size() : 1);
+  }
   return out;
 }
 

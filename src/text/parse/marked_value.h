@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "text/parse/argument_kinds.h"
 #include "text/parse/call_form.h"
 
 namespace quire {
@@ -40,6 +42,18 @@ class MarkedValue {
   size_t wrap_at_ = std::string::npos;   // where the mark stands that may close it
   std::string end_;                      // of value_end, behind that mark and white space
 };
+
+// What stands behind a key whose value is JSON of one of `kinds`.
+struct JsonKeyEnd {
+  std::string mark;
+  ValueKinds kinds = kEveryKind;
+};
+// All of a form for values of `kinds`: one where the form has one for all values, none where it has none.
+std::vector<JsonKeyEnd> json_key_ends(const CallForm& form, ValueKinds kinds);
+
+// A key as the form writes it, and back.
+std::string written_key(const CallForm& form, std::string_view key);
+std::string read_key(const CallForm& form, std::string_view written);
 
 // What a value is read as that may be a list or an object, or cannot (ArgumentKinds::may_nest); `is_json`: behind
 // json_key_end.

@@ -45,10 +45,11 @@ std::shared_ptr<const Grammar> grammar_of(const CallForm& form, bool obeys) {
 std::vector<std::string> marks_of(const CallForm& f) {
   std::vector<std::string> out{
       "\"", "\\", "<|end|>", "<|call|>", "<|START_RESPONSE|>", "<|END_TEXT|>", "</think>", "[END FINAL RESPONSE]"};
+  for (const JsonKeyEnd& end : json_key_ends(f, kEveryKind)) out.push_back(end.mark);
   for (const std::string_view mark :
-       {f.trigger, f.lead, f.between, f.tail, f.short_lead, f.name_end, f.call_end, f.key_begin, f.key_end,
-        f.json_key_end, f.value_end, f.wrap_begin, f.wrap_end, f.string_mark, f.tag_mark,
-        reasoning_marks(Kind::gemma).open, reasoning_marks(Kind::gemma).close})
+       {f.trigger, f.lead, f.between, f.tail, f.short_lead, f.name_end, f.call_end, f.key_begin, f.key_end, f.value_end,
+        f.wrap_begin, f.wrap_end, f.string_mark, f.tag_mark, reasoning_marks(Kind::gemma).open,
+        reasoning_marks(Kind::gemma).close})
     if (!mark.empty()) out.emplace_back(mark);
   return out;
 }
@@ -56,7 +57,8 @@ std::vector<std::string> marks_of(const CallForm& f) {
 // How an answer of the family may begin.
 std::vector<Kind> kinds_of(const CallForm& form) {
   if (form.channels) return {Kind::channels};
-  return {Kind::none, Kind::think, Kind::command, Kind::command_text, Kind::apriel, Kind::gemma, Kind::mistral};
+  return {Kind::none,   Kind::think, Kind::command, Kind::command_text,
+          Kind::apriel, Kind::gemma, Kind::mistral, Kind::kimi};
 }
 
 TEST(StringMarks, AreTextInEveryFamily) {
@@ -117,12 +119,17 @@ TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
       if (rng.between(0, 1) == 0) value = "[\"" + value + "\"]";
       const char* keys[] = {"s", "i", "l", "u", "n", "other"};
       const std::string key = keys[rng.between(0, 5)];
-      const bool is_json = !form.json_key_end.empty() && rng.between(0, 1) == 0;
+      const auto json_ends = json_key_ends(form, kEveryKind);
+      const bool is_json = !json_ends.empty() && rng.between(0, 1) == 0;
+      const std::string key_end = is_json
+                                      ? json_ends[static_cast<size_t>(rng.between(0, std::ssize(json_ends) - 1))].mark
+                                      : std::string(form.key_end);
       const std::string line = form.padded ? "\n" : "";
-      const std::string text = std::string(form.lead) + "get" + std::string(form.name_end) +
-                               std::string(form.key_begin) + key +
-                               std::string(is_json ? form.json_key_end : form.key_end) + line + value + line +
-                               std::string(form.value_end) + "\n" + std::string(form.call_end) + std::string(form.tail);
+      std::string text = std::string(form.lead) + "get";
+      if (!form.id_pattern.empty()) text += std::string(form.id_mark) + "0";
+      text += std::string(form.name_end) + std::string(form.key_begin) + key + key_end + line + value + line +
+              std::string(form.value_end) + (form.joined ? "" : "\n") + std::string(form.call_end) +
+              std::string(form.tail);
       const AnswerParts parts = read_in_pieces(AnswerParser(Kind::none, false, rules), text, text.size());
       const auto read = Json::parse(parts.joined(PartKind::arguments));
       const bool whole = read && read->as_object() != nullptr && read->as_object()->size() == 1 &&

@@ -42,6 +42,19 @@ TEST(ToolFormat, OfAPromptThatEndsWithTheFirstMark) {
   EXPECT_EQ(found.arguments, ArgumentsAs::text);
 }
 
+TEST(ToolFormat, OfATemplateThatWritesSections) {
+  const ToolFormat found = format_of(
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|open|>message role=\"{{ m.role }}\"<|sep|>"
+      "{% if m.role == 'assistant' %}<|open|>response<|sep|>{% endif %}{{ m.content }}{% if m.tool_calls %}"
+      "<|close|>response<|sep|><|open|>tools<|sep|>{% for c in m.tool_calls %}<|open|>call tool=\"{{ c.function.name "
+      "}}\" "
+      "index=\"{{ loop.index }}\"<|sep|>{% for k, v in c.function.arguments.items() %}<|open|>argument key=\"{{ k }}\" "
+      "type=\"{{ 'string' if v is string else 'number' }}\"<|sep|>{{ v }}<|close|>argument<|sep|>{% endfor %}"
+      "<|close|>call<|sep|>{% endfor %}<|close|>tools<|sep|>{% endif %}<|close|>message<|sep|>{% endfor %}");
+  EXPECT_EQ(found.name, "kimi_k3");
+  EXPECT_EQ(found.arguments, ArgumentsAs::object);
+}
+
 TEST(ToolFormat, OfATemplateThatTakesFunctionsAsText) {
   const ToolFormat found = format_of(
       "{{ 'Functions: ' + functions }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}"
