@@ -98,6 +98,32 @@ TEST(StringMarks, AreTextInEveryFamily) {
   }
 }
 
+// A control token never comes within a string of a call, also where nobody has closed it; its text, spelled by other
+// tokens, does where the form's own strings do not end with it.
+TEST(StringMarks, AreNoControlTokensInAString) {
+  for (const std::string& family : Registry<CallForm>::get().names()) {
+    const CallForm& form = *find_call_form(family);
+    const std::string mark = form.channels ? "<|end|>" : "<|END_OF_TURN|>";
+    for (const bool obeys : {false, true}) {
+      const auto arguments =
+          obeys ? obeying_arguments(form, schema()) : Result<Json>(any_arguments(form, ArgumentKinds(schema())));
+      ASSERT_TRUE(arguments) << family;
+      const CallableTool tools[] = {{"get", *arguments}};
+      const auto made = compile_structural_tag(call_tag(form, tools, {.required = true}), {{mark, kByteControl}}, {});
+      ASSERT_TRUE(made) << family << ": " << made.error().message;
+      const std::string call = call_as_written(form, "get", R"({"s": "a~"})");
+      const std::string open = answer_begin(form) + call.substr(0, call.find('~'));
+      Matcher m(*made, byte_vocabulary());
+      ASSERT_TRUE(m.accept_text(open)) << family << ": " << open;
+      EXPECT_FALSE(m.accept(kByteControl)) << family;
+      ASSERT_TRUE(m.accept_text(mark)) << family;
+      const AnswerParts parts = read_in_pieces(AnswerParser(kinds_of(form)[0], false, rules_of(form)), open + mark, 1);
+      EXPECT_EQ(parts.joined(PartKind::call), "get") << family;
+      EXPECT_TRUE(parts.joined(PartKind::arguments).ends_with("a" + mark)) << family << ": " << shown(parts);
+    }
+  }
+}
+
 // Whatever stands between the marks of an argument that need not obey: it is let through where the parser reads it as
 // the value of that argument and nothing else, and only there.
 TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
