@@ -22,6 +22,7 @@ struct CallForm {
   std::string_view trigger{};  // of `lead`, what it begins with; empty: nothing comes before calls
   std::string_view lead{}, between{}, tail{};
   std::string_view short_lead{};  // what some models write instead of `lead`
+  std::string_view text_end{};    // of `trigger`: it ends text without a call, too, and is none of it
   std::string_view name_key{}, arguments_key{};
   std::string_view name_end{};
   std::string_view id_mark{};      // between the name and what else stands before name_end; in objects: the id's key

@@ -96,10 +96,12 @@ Json calls_in_text(const CallForm& form, std::span<const CallableTool> tools, bo
   };
   begin(form.trigger, form.lead.substr(form.trigger.size()));
   if (!form.short_lead.empty()) begin(form.short_lead, "");
-  return Json::Object{{"type", "triggered_tags"},
-                      {"triggers", std::move(triggers)},
-                      {"tags", std::move(tags)},
-                      {"stop_after_first", only_one}};
+  Json said = Json::Object{{"type", "triggered_tags"},
+                           {"triggers", std::move(triggers)},
+                           {"tags", std::move(tags)},
+                           {"stop_after_first", only_one}};
+  if (form.text_end.empty()) return said;
+  return sequence({std::move(said), optional(text(form.text_end))});
 }
 
 // Behind a mark of the prompt's: calls, or what is said and in it, behind that mark, calls.

@@ -3,6 +3,12 @@
 #include <utility>
 
 namespace quire {
+namespace {
+
+bool ends_text(std::string_view text, std::string_view mark) { return !mark.empty() && text.starts_with(mark); }
+
+}  // namespace
+
 CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::move(rules)) {
   if (rules_ == nullptr || rules_->form == nullptr) return;
   const CallForm& form = *rules_->form;
@@ -212,6 +218,7 @@ void CallParser::finish(AnswerParts& out) {
   // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
   if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
   if (at_ == At::text && behind_call_ && !rules_->form->said.empty()) raw_.clear();
+  if (at_ == At::text && trigger_ != nullptr && ends_text(raw_, rules_->form->text_end)) raw_.clear();
   if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();

@@ -50,6 +50,16 @@ TEST(CallParser, ReadsCallsBetweenText) {
                "text: Hm\ncall: get\narguments: {\"x\": 1}\ncall: get_weather\narguments: {}\n");
   expect_parts("gigachat", "Hm<|function_call|>{\"name\": \"get\", \"arguments\": {\"x\": 1}}",
                "text: Hm\ncall: get\narguments: {\"x\": 1}\n");
+  expect_parts(
+      "gigachat3",
+      "Hm<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get\", \"arguments\": {}}<|message_sep|>\n",
+      "text: Hm\ncall: get\narguments: {}\n");
+  expect_parts("gigachat3", "Hm<|message_sep|>\n\n", "text: Hm\n");
+  for (const char* begin : {"Action:\n```json\n[", "Action: ```json\n["})
+    expect_parts("command_r",
+                 "Hm\n" + std::string(begin) +
+                     "\n    {\n        \"tool_name\": \"get\",\n        \"parameters\": {}\n    }\n]\n```",
+                 "text: Hm\ncall: get\narguments: {}\n");
   expect_parts("apriel",
                "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"search\", \"arguments\": {\"x\": 1}}]"
                "</tool_calls>Done",

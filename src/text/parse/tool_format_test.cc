@@ -55,6 +55,21 @@ TEST(ToolFormat, OfATemplateThatWritesSections) {
   EXPECT_EQ(found.arguments, ArgumentsAs::object);
 }
 
+TEST(ToolFormat, OfTemplatesThatCallInAMessageOrAFence) {
+  const std::string begin =
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}<|role_sep|>\n"
+      "{{ m.content }}{% for c in m.tool_calls %}";
+  const std::string message =
+                        "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"{{ c.function.name }}\", "
+                        "\"arguments\": {{ c.function.arguments | tojson }}}",
+                    fence =
+                        "\nAction:\n```json\n[\n    {\n        \"tool_name\": \"{{ c.function.name }}\",\n        "
+                        "\"parameters\": {{ c.function.arguments | tojson(indent=4) | indent(8) }}\n    }\n]```\n";
+  const std::string end = "{% endfor %}<|message_sep|>\n\n{% endfor %}";
+  EXPECT_EQ(format_of(begin + message + end).name, "gigachat3");
+  EXPECT_EQ(format_of(begin + fence + end).name, "command_r");
+}
+
 TEST(ToolFormat, OfATemplateThatTakesFunctionsAsText) {
   const ToolFormat found = format_of(
       "{{ 'Functions: ' + functions }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}"
