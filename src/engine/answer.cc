@@ -23,13 +23,23 @@ namespace {
 
 constexpr std::string_view kRuleFailed = "a rule of the request failed: ";
 
-// " by" and the fields that forbid tokens; empty where none does, or where there is no memory to say so.
-std::string forbidden_by(const Sequence& seq) noexcept {
+// Of what a rule threw.
+std::string rule_failure(std::string_view thrown) noexcept {
+  return thrown.starts_with(kEndedByRules) ? failure({thrown}) : failure({kRuleFailed, thrown});
+}
+
+// Why no token could be sampled: the rules together forbid all of them, or the model gave no numbers.
+std::string nothing_sampled(const Sequence& seq) noexcept {
   try {
+    const std::string at = " at position " + std::to_string(seq.tokens.size());
     const std::string fields = forbidding_fields(seq.request.sampling);
-    return fields.empty() ? "" : " by " + fields;
+    const std::string forbidden = "everything is forbidden" + (fields.empty() ? "" : " by " + fields);
+    if (forbid_everything(seq.request.rules)) return std::string(kEndedByRules) + at + ": " + forbidden;
+    return "no token could be sampled" + at + ": the model's logits are not finite, or " + forbidden;
   } catch (const std::bad_alloc&) {
-    return "";
+    return std::string(kNoMemory);
+  } catch (const std::exception& error) {
+    return rule_failure(error.what());
   }
 }
 
@@ -44,7 +54,7 @@ bool accept(Sequence& seq, const Sampled& sampled, Ended& end) {
   } catch (const std::bad_alloc&) {
     end.error = kNoMemory;
   } catch (const std::exception& error) {
-    end.error = failure({kRuleFailed, error.what()});
+    end.error = rule_failure(error.what());
   }
   end.finish = Finish::error;
   return true;
@@ -56,10 +66,9 @@ bool fails(const Sequence& seq, const Sampled& sampled, Ended& end) {
   if (seq.fault.empty() && sampled.token == kNoMemoryToken) {
     end.error = kNoMemory;
   } else if (seq.fault.empty()) {
-    end.error = failure({"no token could be sampled at position ", std::to_string(seq.tokens.size()),
-                         ": the model's logits are not finite, or everything is forbidden", forbidden_by(seq)});
+    end.error = nothing_sampled(seq);
   } else {
-    end.error = seq.fault == kNoMemory ? seq.fault : failure({kRuleFailed, seq.fault});
+    end.error = seq.fault == kNoMemory ? seq.fault : rule_failure(seq.fault);
   }
   return true;
 }

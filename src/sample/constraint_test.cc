@@ -102,6 +102,22 @@ TEST(Constraint, RollbackIsExact) {
   }
 }
 
+TEST(Constraint, RulesTogetherMayForbidEverything) {
+  SamplingParams sampling;
+  sampling.constraint = matching("a[12]");
+  EXPECT_FALSE(forbid_everything(rules_of(sampling)));
+  sampling.bad_words = {{1}};
+  EXPECT_FALSE(forbid_everything(rules_of(sampling))) << "a1 is left";
+  sampling.bad_words = {{1}, {11}};
+  EXPECT_TRUE(forbid_everything(rules_of(sampling)));
+  sampling.bad_words = {};
+  sampling.allowed_ids = std::vector<Token>{2, 6};
+  EXPECT_TRUE(forbid_everything(rules_of(sampling)));
+  sampling.constraint = nullptr;
+  EXPECT_FALSE(forbid_everything(rules_of(sampling)));
+  EXPECT_FALSE(forbid_everything({})) << "what no rule forbids";
+}
+
 TEST(Constraint, WhatMayNotComeIsNotTaken) {
   const Rules rules = rules_of("ab*");
   accept(rules, {1});
@@ -121,8 +137,10 @@ TEST(Constraint, StopIdsComeWhenTheTextMayEndAndNeverBefore) {
   EXPECT_EQ(allowed(rules), (Ids{1, 3, 7})) << "c would end it before it is whole";
   accept(rules, {7});
   EXPECT_EQ(allowed(rules), (Ids{kEnd, 6, kMute}));
-  EXPECT_EQ(error_of(rules_of("c", {6})),
-            "guided_regex: nothing may follow: the vocabulary lacks what the grammar wants, or it is a stop id");
+  EXPECT_EQ(
+      error_of(rules_of("c", {6})),
+      "the request's own rules end the answer: guided_regex: nothing may follow: the vocabulary lacks what the grammar "
+      "wants, or it is a stop id");
 }
 
 TEST(Constraint, MinTokensGivesWayToTheGrammar) {
@@ -155,8 +173,10 @@ TEST(Constraint, NothingThatMayFollowIsAnError) {
   const Rules rules = rules_of("ax");
   EXPECT_EQ(allowed(rules), (Ids{1}));
   accept(rules, {1});
-  EXPECT_EQ(error_of(rules),
-            "guided_regex: nothing may follow: the vocabulary lacks what the grammar wants, or it is a stop id");
+  EXPECT_EQ(
+      error_of(rules),
+      "the request's own rules end the answer: guided_regex: nothing may follow: the vocabulary lacks what the grammar "
+      "wants, or it is a stop id");
 }
 
 }  // namespace

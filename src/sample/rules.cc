@@ -1,6 +1,7 @@
 #include "sample/rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sample/constraint.h"
 #include "sample/thinking_budget.h"
@@ -37,6 +38,17 @@ std::string forbidding_fields(const SamplingParams& s) {
   name(s.no_repeat_ngram_size > 0, "no_repeat_ngram_size");
   name(s.min_tokens > 0 && !has_grammar(s), "min_tokens");
   return out;
+}
+
+bool forbid_everything(std::span<const std::unique_ptr<LogitsRule>> rules) {
+  LogitEdits edits;
+  for (const auto& rule : rules) rule->edits(edits);
+  if (edits.bitmask.empty()) return false;
+  for (const Edit& edit : edits.sparse) {
+    const auto i = static_cast<size_t>(edit.id);
+    if (std::isinf(edit.add) && i / 32 < edits.bitmask.size()) edits.bitmask[i / 32] &= ~(1U << (i % 32));
+  }
+  return std::all_of(edits.bitmask.begin(), edits.bitmask.end(), [](uint32_t word) { return word == 0; });
 }
 
 std::vector<uint32_t> mask_of(std::span<const Token> ids, int n_vocab) {

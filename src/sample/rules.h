@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/registry.h"
@@ -28,11 +29,19 @@ struct LogitsRuleEntry {
 // The rules of a request, in their order.
 std::vector<std::unique_ptr<LogitsRule>> make_rules(const RuleContext& context);
 
+// What the error of an answer begins with that ends because of what its own request asks for: what a rule throws that
+// cannot go on, and what is said where all rules together forbid everything.
+inline constexpr std::string_view kEndedByRules = "the request's own rules end the answer";
+
 // Whether a grammar says what may come: then it decides about ends, min_tokens included.
 bool has_grammar(const SamplingParams& sampling);
 // The request's fields that may forbid tokens, as errors name them: "response_format, bad_words"; empty: there are
 // none.
 std::string forbidding_fields(const SamplingParams& sampling);
+
+// Whether the rules of a request forbid every token that could come next; false where only the model knows. Throws what
+// they throw.
+bool forbid_everything(std::span<const std::unique_ptr<LogitsRule>> rules);
 
 // Of the ids that are allowed, in any order, as LogitEdits has it.
 std::vector<uint32_t> mask_of(std::span<const Token> ids, int n_vocab);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <future>
 
+#include "sample/rules.h"
 #include "serve/testing.h"
 
 namespace quire {
@@ -83,6 +84,25 @@ TEST(Lifecycle, EngineFailureIsAnErrorForItsRequestOnly) {
     EXPECT_EQ(e.status, 500);
   }
   EXPECT_EQ(s.get("/health").status, 200);
+}
+
+TEST(Lifecycle, RulesThatLeaveNothingAreTheRequestsOwnError) {
+  TestServer s;
+  s.engine.error = std::string(kEndedByRules) + " at position 3: everything is forbidden by regex, bad_words";
+  s.start();
+  const HttpResponse whole = s.post(kPath, R"({"prompt":"x"})");
+  EXPECT_EQ(whole.status, 400);
+  EXPECT_EQ(text_at(json_at(parse_json(whole.body), "error", "message")), s.engine.error);
+  EXPECT_EQ(text_at(json_at(parse_json(whole.body), "error", "type")), "invalid_request_error");
+  EXPECT_EQ(text_at(json_at(parse_json(whole.body), "error", "code")), "ended_by_rules");
+  s.engine.tokens_per_step = 1;
+  const auto e = s.stream(kPath, R"({"prompt":"x","stream":true})");
+  if (e.status == 200) {  // the token came in an earlier sweep than the failure
+    ASSERT_FALSE(e.list.empty());
+    EXPECT_EQ(text_at(json_at(parse_json(e.list.back().data), "error", "type")), "invalid_request_error");
+  } else {
+    EXPECT_EQ(e.status, 400);
+  }
 }
 
 TEST(Lifecycle, AFullEngineIs429AndNothingStays) {

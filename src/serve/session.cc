@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/nanoseconds.h"
+#include "sample/rules.h"
 #include "serve/outcome.h"
 #include "serve/public_prompts.h"
 #include "serve/stop_rule.h"
@@ -409,6 +410,10 @@ void Session::settle(Choice& c, int64_t now_ns) {
     }
     if (c.usage().n_pinned < 0) {
       failure_ = HttpError{400, "the prompt cannot be pinned: " + c.error(), "invalid_request_error", "", "pins_full"};
+      return;
+    }
+    if (c.error().starts_with(kEndedByRules)) {
+      failure_ = HttpError{400, c.error(), "invalid_request_error", "", "ended_by_rules"};
       return;
     }
     failure_ = HttpError{500, c.error().empty() ? "the model failed on this request" : c.error(), "server_error", "",

@@ -216,9 +216,10 @@ TEST(InvarianceConstraints, ADeadEndIsItsRequestsError) {
   EXPECT_EQ(usual->answer, truth()[3]);
   EXPECT_EQ(dead->answer.finish, Finish::error);
   EXPECT_EQ(dead->answer.tokens, (std::vector<Token>{8, 8}));
-  EXPECT_EQ(dead->error,
-            "a rule of the request failed: guided_regex: nothing may follow: the vocabulary lacks what the grammar "
-            "wants, or it is a stop id");
+  EXPECT_EQ(
+      dead->error,
+      "the request's own rules end the answer: guided_regex: nothing may follow: the vocabulary lacks what the grammar "
+      "wants, or it is a stop id");
   EXPECT_EQ(nothing->answer.finish, Finish::error);
   EXPECT_NE(nothing->error.find("everything is forbidden by regex, bad_words"), std::string::npos) << nothing->error;
 }

@@ -29,12 +29,16 @@ class FollowsGrammar final : public LogitsRule {
     for (size_t i = 0; i < out.bitmask.size(); ++i) out.bitmask[i] &= words_[i];
   }
   void accept(Token id) override {
-    if (const Status taken = matcher().accept(id); !taken) fails(taken.error().message);
+    if (const Status taken = matcher().accept(id); !taken) fails(taken.error());
   }
   void rollback(int n) override { matcher().rollback(static_cast<size_t>(n)); }
 
  private:
-  [[noreturn]] void fails(const std::string& why) const { throw std::runtime_error(constraint_->field + ": " + why); }
+  // What is beyond a bound is the grammar's own fault.
+  [[noreturn]] void fails(const Error& why) const {
+    const bool own = why.code == Code::exhausted || why.code == Code::unsupported;
+    throw std::runtime_error((own ? std::string(kEndedByRules) + ": " : "") + constraint_->field + ": " + why.message);
+  }
 
   // Made when it is first needed: what waits for its turn holds no caches.
   Matcher& matcher() const {
@@ -45,7 +49,7 @@ class FollowsGrammar final : public LogitsRule {
   void fill(std::vector<uint32_t>& words) const {
     Matcher& m = matcher();
     words.resize(m.n_words());
-    if (const Status made = m.mask(words); !made) fails(made.error().message);
+    if (const Status made = m.mask(words); !made) fails(made.error());
     const auto set_ends = [&](bool on) {
       for (const Token id : ends_) {
         const auto i = static_cast<size_t>(id);
@@ -58,7 +62,8 @@ class FollowsGrammar final : public LogitsRule {
     const bool too_short = m.accepted() < static_cast<size_t>(std::max(min_tokens_, 0));
     set_ends(may_end && !too_short);
     if (any()) return;
-    if (!may_end) fails("nothing may follow: the vocabulary lacks what the grammar wants, or it is a stop id");
+    if (!may_end)
+      fails({Code::unsupported, "nothing may follow: the vocabulary lacks what the grammar wants, or it is a stop id"});
     set_ends(true);
   }
 
