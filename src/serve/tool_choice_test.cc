@@ -307,5 +307,42 @@ TEST(ToolChoice, MessagesToFunctionsAreCalls) {
   EXPECT_EQ(text_at(json_at(parse_json(begun.body), "error", "param")), "messages[1]");
 }
 
+// As Kimi K3: thoughts, text and calls are sections, and every mark is several control tokens.
+TEST(ToolChoice, SectionsHoldThoughtsTextAndCalls) {
+  constexpr const char* kSections =
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|open|>message<|sep|>"
+      "{% if m.role == 'assistant' %}<|open|>response<|sep|>{% endif %}{{ m.content }}{% if m.tool_calls %}"
+      "<|close|>response<|sep|><|open|>tools<|sep|>{% for c in m.tool_calls %}<|open|>call tool=\"{{ c.function.name "
+      "}}\" "
+      "index=\"{{ loop.index }}\"<|sep|>{% for k, v in c.function.arguments.items() %}<|open|>argument key=\"{{ k }}\" "
+      "type=\"{{ 'string' if v is string else 'number' }}\"<|sep|>{{ v }}<|close|>argument<|sep|>{% endfor %}"
+      "<|close|>call<|sep|>{% endfor %}<|close|>tools<|sep|>{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<|open|>think<|sep|>{% endif %}";
+  const std::string thought = "Let me see.<|close|>think<|sep|>", begin = thought + "<|open|>response<|sep|>";
+  const std::string call =
+      "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|><|open|>argument "
+      "key=\"city\" type=\"string\"<|sep|>Oslo<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>";
+  const std::string end = "<|close|>message<|sep|>";
+  ChoiceServer s(kSections, begin + "On it." + call + end, {"<|open|>", "<|close|>", "<|sep|>"});
+  const HttpResponse r = s.post(kChat, chat(""));
+  const Json choice = json_at(parse_json(r.body), "choices", 0);
+  EXPECT_EQ(text_at(json_at(choice, "message", "tool_calls", 0, "function", "arguments")), "{\"city\": \"Oslo\"}")
+      << r.body;
+  EXPECT_EQ(text_at(json_at(choice, "finish_reason")), "tool_calls");
+  EXPECT_EQ(text_at(json_at(choice, "message", "content")), "On it.");
+  EXPECT_EQ(text_at(json_at(choice, "message", "reasoning_content")), "Let me see.");
+  s.ask(kChat, chat(""));
+  for (const std::string& text :
+       {begin + "On it." + call + end, begin + call, begin + "Hm<|close|>response<|sep|>" + end})
+    EXPECT_TRUE(s.takes(text)) << text;
+  EXPECT_FALSE(s.takes("On it." + call)) << "the prompt has opened the thoughts";
+  s.ask(kChat, chat(R"(,"tool_choice":"required")"));
+  EXPECT_TRUE(s.takes(begin + call + end));
+  EXPECT_FALSE(s.takes(begin + "On it." + call));
+  const HttpResponse budget = s.post(kChat, chat(R"(,"thinking_token_budget":8)"));
+  EXPECT_EQ(budget.status, 400) << budget.body;
+  EXPECT_EQ(text_at(json_at(parse_json(budget.body), "error", "param")), "thinking_token_budget");
+}
+
 }  // namespace
 }  // namespace quire
