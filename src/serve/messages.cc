@@ -270,7 +270,7 @@ ApiResult<ChatPrompt> render_chat(Json messages, const ChatOptions& options, con
 // between thinking and an answer of a form that it would not have written, one that hardly thinks may begin to: so it
 // has to be asked for, or be the model's habit, which a switch in its template shows.
 static bool may_begin_to_think(const ChatOptions& options, const ServeEnv& env) {
-  if (env.reasoning.kind == ReasoningForm::Kind::channels) return true;
+  if (thinks_in_messages(env.reasoning.kind)) return true;
   for (const char* name : {"enable_thinking", "thinking"}) {
     const Json* given = find_kwarg(options, env, name);
     if (given != nullptr && given->as_bool() != nullptr) return *given->as_bool();

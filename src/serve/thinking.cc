@@ -45,7 +45,7 @@ ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
   if (!one_mark_ends(env.reasoning))
     return refuse(unsupported_field(
         g.thinking_field,
-        "the model '" + env.models[0] + "' thinks in channels or sections, which no single mark ends"));
+        "the model '" + env.models[0] + "' thinks in messages or sections, which no single mark ends"));
   auto budget = std::make_shared<ThinkingBudget>();
   budget->n_tokens = static_cast<int>(std::min<int64_t>(g.thinking_tokens, std::numeric_limits<int>::max()));
   budget->field = g.thinking_field;

@@ -28,6 +28,8 @@ constexpr ReasoningMarks kResponse{"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, kT
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kStart = "<|start|>";
 constexpr std::array<std::string_view, 6> kChannelMarks{kChannel,  kMessage,     kStart,
                                                         "<|end|>", "<|return|>", "<|call|>"};
+constexpr std::array<std::string_view, 4> kMuseMarks{kMessage, kStart, "<|eom|>", "<|eot|>"};
+constexpr std::string_view kToSelf = "to=self<|message|>";
 constexpr size_t kHeaderBytes = 2048;
 constexpr std::string_view kTo = " to=";  // an answer may begin so: its prompt ends within the header
 constexpr std::string_view kToFunction = "to=functions.";
@@ -40,6 +42,10 @@ bool may_begin_closed(Kind kind) { return kind == Kind::minimax; }
 ReasoningMarks first_tokens(const Marked& marked) {
   if (marked.kind == Kind::gemma) return {"<|channel>", marked.marks.close};
   return marked.kind == Kind::kimi ? ReasoningMarks{"<|open|>", "<|close|>"} : marked.marks;
+}
+
+std::span<const std::string_view> message_marks(Kind kind) {
+  return kind == Kind::muse ? std::span<const std::string_view>(kMuseMarks) : kChannelMarks;
 }
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -58,6 +64,8 @@ ReasoningMarks response_marks(Kind kind) {
   if (kind == Kind::kimi) return kKimiResponse;
   return kind == Kind::command_text ? kText : ReasoningMarks{};
 }
+
+bool thinks_in_messages(Kind kind) { return kind == Kind::channels || kind == Kind::muse; }
 
 std::string_view turn_end(Kind kind) { return kind == Kind::kimi ? "<|close|>message<|sep|>" : ""; }
 
@@ -78,6 +86,7 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
     count(i, kMarked.size(), kChannel, kMessage);
   }
   if (n.back() == 2) return {Kind::channels, n_control.back() > 0};
+  if (chat_template.find(kToSelf) != std::string_view::npos) return {Kind::muse, n_control.back() > 0};
   const auto in_template = [&](const ReasoningMarks& m) {
     return chat_template.find(m.open) != std::string_view::npos &&
            chat_template.find(m.close) != std::string_view::npos;
@@ -107,6 +116,7 @@ bool closes_reasoning(Kind kind, std::string_view prompt) {
 
 std::string_view answer_lead(Kind kind, std::string_view prompt) {
   if (kind == Kind::channels) return "<|channel|>final<|message|>";
+  if (kind == Kind::muse) return " to=user<|message|>";
   const bool opens = opens_reasoning(kind, prompt);
   if (kind == Kind::command) return opens ? "<|END_THINKING|><|START_RESPONSE|>" : kResponse.open;
   if (kind == Kind::command_text) return opens ? "<|END_THINKING|><|START_TEXT|>" : kText.open;
@@ -127,9 +137,11 @@ ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
       calls_(calls) {}
 
 bool ReasoningSplitter::may_be_mark(std::string_view text) const {
-  if (kind_ == Kind::channels && at_ == At::start && kTo.starts_with(text)) return true;
-  if (kind_ == Kind::channels)
-    return std::any_of(kChannelMarks.begin(), kChannelMarks.end(), [&](auto mark) { return mark.starts_with(text); });
+  if (thinks_in_messages(kind_)) {
+    const std::span<const std::string_view> marks = message_marks(kind_);
+    return (at_ == At::start && kTo.starts_with(text)) ||
+           std::any_of(marks.begin(), marks.end(), [&](auto mark) { return mark.starts_with(text); });
+  }
   const auto begins = [&](std::string_view mark) { return mark.starts_with(text); };
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
   const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
@@ -138,8 +150,10 @@ bool ReasoningSplitter::may_be_mark(std::string_view text) const {
 }
 
 bool ReasoningSplitter::is_mark(std::string_view text) const {
-  if (kind_ == Kind::channels)
-    return text == kTo || std::find(kChannelMarks.begin(), kChannelMarks.end(), text) != kChannelMarks.end();
+  if (thinks_in_messages(kind_)) {
+    const std::span<const std::string_view> marks = message_marks(kind_);
+    return text == kTo || std::find(marks.begin(), marks.end(), text) != marks.end();
+  }
   const ReasoningMarks marks = reasoning_marks(kind_), said = response_marks(kind_);
   const bool may_close = at_ == At::inside || (at_ == At::start && may_begin_closed(kind_));
   if ((at_ == At::start && text == marks.open) || (may_close && text == marks.close)) return true;
@@ -170,10 +184,10 @@ void ReasoningSplitter::on_mark(std::string_view mark, AnswerParts& out) {
   said_ = false;
   if (mark == response_marks(kind_).open || mark == response_marks(kind_).close || mark == turn_end(kind_)) {
     at_ = At::content;
-  } else if (kind_ != Kind::channels) {
+  } else if (!thinks_in_messages(kind_)) {
     at_ = mark == reasoning_marks(kind_).open ? At::inside : At::after;
   } else if (mark == kMessage) {
-    end_header(out);
+    kind_ == Kind::muse ? end_recipient(out) : end_header(out);
   } else {
     if (mark != kChannel || at_ != At::header) header_.clear();  // who it is to may stand before its channel
     if (mark == kChannel || mark == kTo) header_ += mark;
@@ -198,6 +212,18 @@ void ReasoningSplitter::end_header(AnswerParts& out) {
     out.add(PartKind::text, kMessage);
     at_ = At::content;
   }
+  header_.clear();
+}
+
+// What is to nobody is said to the user.
+void ReasoningSplitter::end_recipient(AnswerParts& out) {
+  const std::string_view header = header_, mark = kTo.substr(1);
+  const size_t to = header.find(mark);
+  std::string_view name = to == std::string_view::npos ? "user" : header.substr(to + mark.size());
+  name = name.substr(0, name.find_first_of(" \n<"));
+  const bool is_call = calls_ && name != "user" && name != "self";
+  at_ = is_call || name == "user" ? At::content : At::inside;
+  if (is_call) out.add(PartKind::text, kToolMessage);
   header_.clear();
 }
 

@@ -3,8 +3,9 @@
 // (<|START_THINKING|>…<|END_THINKING|><|START_RESPONSE|>…<|END_RESPONSE|>, in later models
 // <|START_TEXT|>…<|END_TEXT|>) or Kimi K3 (<|open|>think<|sep|>…<|close|>think<|sep|>, what it says in response instead
 // of think), or channels as gpt-oss writes them
-// (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…). One byte at a time, so what
-// comes out, joined, does not depend on how the text was cut.
+// (<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…), or messages as Muse writes
+// them (to=self<|message|>…<|eom|><|start|>assistant to=user<|message|>…). One byte at a time, so what comes out,
+// joined, does not depend on how the text was cut.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -27,7 +28,8 @@ struct ReasoningForm {
     minimax,
     mistral,
     apriel,
-    kimi
+    kimi,
+    muse
   };
   Kind kind = Kind::none;
   bool hidden = false;  // the marks are control tokens: they have to be shown to whoever splits
@@ -37,6 +39,9 @@ struct ReasoningMarks {
   std::string_view open{}, close{};
 };
 ReasoningMarks reasoning_marks(ReasoningForm::Kind kind);
+
+// Whether an answer is messages of which some are thoughts: no mark opens or closes these.
+bool thinks_in_messages(ReasoningForm::Kind kind);
 
 // What Command R's models and Kimi K3 put around what they say to the user, and Apriel's behind it; empty for others.
 ReasoningMarks response_marks(ReasoningForm::Kind kind);
@@ -51,12 +56,15 @@ ReasoningForm find_reasoning_form(const Tokenizer& tokenizer, std::string_view c
 inline constexpr std::string_view kNoChannelMarks =
     R"((?![\s\S]*<\|(?:channel|message|start|end|return|call)\|>)[\s\S]*)";
 inline constexpr std::string_view kCallMessage = "<|channel|>commentary to=functions.";
+// The same of Muse's messages, and what a message to a tool begins with for who reads calls.
+inline constexpr std::string_view kNoMessageMarks = R"((?![\s\S]*<\|(?:message|start|eom|eot)\|>)[\s\S]*)";
+inline constexpr std::string_view kToolMessage = "<|start|>assistant to=tool<|message|>";
 
 class ReasoningSplitter {
  public:
   ReasoningSplitter() = default;  // everything is text
   // `inside`: the prompt has opened the thinking already. `calls`: a message to a function is passed on, as text of the
-  // form kCallMessage NAME<|message|>…; otherwise it is reasoning.
+  // form kCallMessage NAME<|message|>… or behind kToolMessage; otherwise it is reasoning.
   ReasoningSplitter(ReasoningForm::Kind kind, bool inside, bool calls = false);
 
   // Appends what is certain, as reasoning and text. White space around the reasoning, and between it and the text, is
@@ -79,6 +87,7 @@ class ReasoningSplitter {
   void on_mark(std::string_view mark, AnswerParts& out);
   void on_text(std::string_view text, AnswerParts& out);
   void end_header(AnswerParts& out);
+  void end_recipient(AnswerParts& out);
 
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;

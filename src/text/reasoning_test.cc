@@ -78,6 +78,16 @@ TEST(ReasoningSplitter, TakesOtherMarksApart) {
   expect_parts(Kind::apriel, true, "A.\n[BEGIN FINAL RESPONSE]\nB.[END FINAL RESPONSE]", {"A.", "B."});
 }
 
+TEST(ReasoningSplitter, TakesMessagesApartByTheirRecipients) {
+  const std::string next = "<|eom|><|start|>assistant";
+  expect_parts(Kind::muse, false, " to=self<|message|> A <b>. " + next + " to=user<|message|>B.<|eot|>",
+               {"A <b>.", "B."});
+  expect_parts(Kind::muse, false, " to=user<|message|>B <|x" + next + "<|message|> C", {"", "B <|x C"});
+  expect_parts(Kind::muse, false, " to=other<|message|>A." + next + " to=user<|message|>B.", {"A.", "B."});
+  expect_parts(Kind::muse, false, "B.", {"", "B."});
+  expect_parts(Kind::muse, false, " to the user", {"", " to the user"});
+}
+
 TEST(ReasoningSplitter, TakesSectionsApart) {
   const std::string response = "<|open|>response<|sep|>", end = "<|close|>response<|sep|><|close|>message<|sep|>";
   expect_parts(Kind::kimi, true, "A <|sep|>.<|close|>think<|sep|>" + response + "B." + end, {"A <|sep|>.", "B."});
@@ -129,6 +139,8 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
                                                  "<|START_TEXT|>",
                                                  "[THINK]",
                                                  "[/THINK]",
+                                                 "<|eom|>",
+                                                 "to=self",
                                                  "<|open|>",
                                                  "<|close|>",
                                                  "response",
@@ -141,9 +153,9 @@ TEST(ReasoningSplitter, DependsOnTheTextNotOnItsCuts) {
     std::string text;
     const int64_t n = rng.between(0, 14);
     for (int64_t i = 0; i < n; ++i) text += kPieces[static_cast<size_t>(rng.between(0, std::ssize(kPieces) - 1))];
-    for (const Kind kind :
-         {Kind::think, Kind::command, Kind::gemma, Kind::channels, Kind::command_text, Kind::mistral, Kind::kimi}) {
-      const bool inside = kind != Kind::channels && rng.between(0, 1) == 1;
+    for (const Kind kind : {Kind::think, Kind::command, Kind::gemma, Kind::channels, Kind::command_text, Kind::mistral,
+                            Kind::kimi, Kind::muse}) {
+      const bool inside = !thinks_in_messages(kind) && rng.between(0, 1) == 1;
       const Parts whole = split(kind, inside, text, text.size() + 1);
       const auto cut = static_cast<size_t>(rng.between(1, 7));
       EXPECT_EQ(split(kind, inside, text, cut), whole) << text << " cut at " << cut;
@@ -173,6 +185,7 @@ TEST(ReasoningForm, IsFoundInTheTemplateWhereTheVocabularyHasNoMarks) {
   EXPECT_EQ(find_reasoning_form(*tokenizer, command).kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|START_THINKING|><|END_THINKING|>").kind, Kind::command);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "<|channel>thought\n<channel|>").kind, Kind::gemma);
+  EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ ' to=self<|message|>' }}").kind, Kind::muse);
   EXPECT_EQ(find_reasoning_form(*tokenizer, "{{ '<|open|>' + tag }}{{ '<|close|>' + tag }}").kind, Kind::kimi);
 }
 
@@ -199,6 +212,7 @@ TEST(ReasoningForm, AnAnswerThatIsBegunStandsBehindItsMarks) {
   EXPECT_EQ(answer_lead(Kind::think, "<think>\n"), "\n</think>\n\n");
   EXPECT_EQ(answer_lead(Kind::kimi, "<|open|>think<|sep|>"), "<|close|>think<|sep|><|open|>response<|sep|>");
   EXPECT_EQ(answer_lead(Kind::kimi, "<|open|>response<|sep|>"), "");
+  EXPECT_EQ(answer_lead(Kind::muse, "<|start|>assistant"), " to=user<|message|>");
 }
 
 }  // namespace

@@ -323,7 +323,7 @@ void read_budget(const ApiRequest& request, const ServeEnv& env, Generation& g) 
   if (budget == nullptr || *type->as_string() != "enabled" || !read_integer(*budget, n) || g.thinking_tokens >= 0)
     return;
   if (env.reasoning.kind == ReasoningForm::Kind::none) return;  // read_thinking has warned
-  if (env.reasoning.kind == ReasoningForm::Kind::channels)
+  if (thinks_in_messages(env.reasoning.kind))
     return request.reading.warnings.add("thinking.budget_tokens has no effect: the model thinks in channels");
   g.thinking_tokens = n;
   g.thinking_field = "thinking.budget_tokens";

@@ -15,8 +15,9 @@ using Part = GrammarComposer::Part;
 
 constexpr std::array<std::string_view, 8> kNotations{"json_object", "json_schema", "regex", "choice",
                                                      "gbnf",        "ebnf",        "lark",  "structural_tag"};
-constexpr std::array<std::string_view, 11> kReasonings{
-    "none", "think", "channels", "command", "gemma", "command_text", "seed", "minimax", "mistral", "apriel", "kimi"};
+constexpr std::array<std::string_view, 12> kReasonings{"none",    "think",        "channels", "command",
+                                                       "gemma",   "command_text", "seed",     "minimax",
+                                                       "mistral", "apriel",       "kimi",     "muse"};
 constexpr std::string_view kOpen = " open", kOver = " over";
 
 constexpr std::string_view kSpace = "[ \\t\\r\\n]{0,16}";  // around reasoning, where models write a line or two
@@ -103,6 +104,14 @@ Result<Part> behind_channels(GrammarComposer& c, Part answer) {
   return c.sequence(all);
 }
 
+// The same of messages that say to whom they are.
+Result<Part> behind_messages(GrammarComposer& c, Part answer) {
+  QR_TRY(const Part text, c.regex(kNoMessageMarks));
+  const Part message[] = {c.literal(" to=self<|message|>"), text, c.literal("<|eom|><|start|>assistant")};
+  const Part all[] = {c.repeat(c.sequence(message), 0, grammar::kNoLimit), c.literal(" to=user<|message|>"), answer};
+  return c.sequence(all);
+}
+
 }  // namespace
 
 std::string GrammarSource::written() const {
@@ -164,6 +173,7 @@ std::vector<GrammarComposer::Control> control_tokens(const Tokenizer& tokenizer)
 Result<GrammarComposer::Part> behind_reasoning(GrammarComposer& composer, const GrammarSource& source, Part answer) {
   const Kind kind = source.reasoning;
   if (kind == Kind::channels) return behind_channels(composer, answer);
+  if (kind == Kind::muse) return behind_messages(composer, answer);
   if (kind == Kind::none) return answer;
   if (!response_marks(kind).open.empty()) answer = in_response(composer, kind, answer);
   if (source.reasoning_over) return answer;

@@ -51,6 +51,11 @@ class Answers {
     }
     return matcher.may_end();
   }
+  // The same of its bytes.
+  bool take_text(std::string_view text) const {
+    Matcher matcher(grammar_, trie_);
+    return matcher.accept_text(text) && matcher.may_end();
+  }
 
  private:
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -121,6 +126,15 @@ TEST(GrammarSource, CommandRMarksThoughtsAndAnswer) {
   EXPECT_FALSE(at_once.take("<|START_THINKING|>so so<|END_THINKING|>no"));
 }
 
+TEST(GrammarSource, MuseWritesToItselfFirst) {
+  const Answers answers({Notation::choice, R"(["yes","no"])", Kind::muse});
+  const std::string thought = " to=self<|message|>so so<|eom|><|start|>assistant", said = " to=user<|message|>";
+  for (const std::string& text : {said + "no", thought + said + "yes", thought + thought + said + "no"})
+    EXPECT_TRUE(answers.take_text(text)) << text;
+  for (const std::string& text : {std::string("no"), thought + "no", said + "so", thought})
+    EXPECT_FALSE(answers.take_text(text)) << text;
+}
+
 TEST(GrammarSource, KimiAnswersInSections) {
   const GrammarSource open{Notation::choice, R"(["yes","no"])", Kind::kimi, true};
   for (const auto& controls : {std::vector<std::string>{}, {"<|open|>", "<|close|>", "<|sep|>"}}) {
@@ -161,7 +175,8 @@ TEST(GrammarSource, ErrorsNameNotationAndPlace) {
 
 TEST(GrammarSource, WhatIsWrittenIsRead) {
   for (const Notation notation : {Notation::json_object, Notation::lark, Notation::structural_tag}) {
-    for (const Kind kind : {Kind::none, Kind::think, Kind::channels, Kind::command, Kind::gemma, Kind::kimi}) {
+    for (const Kind kind :
+         {Kind::none, Kind::think, Kind::channels, Kind::command, Kind::gemma, Kind::kimi, Kind::muse}) {
       for (const auto& [open, over] : {std::pair{false, false}, {true, false}, {false, true}}) {
         const GrammarSource source{notation, "a\nb open\n", kind, open, over};
         const auto back = GrammarSource::read(source.written());

@@ -10,6 +10,13 @@
 
 namespace quire {
 
+// How answers are split of which calls are messages.
+inline ReasoningForm::Kind message_kind(const CallForm& form) {
+  using Kind = ReasoningForm::Kind;
+  if (!form.channels) return Kind::none;
+  return form.recipients ? Kind::muse : Kind::channels;
+}
+
 class AnswerParser {
  public:
   // `rules` null: no calls.

@@ -39,11 +39,12 @@ struct CallForm {
   // Not empty: the prompt ends with `lead`, and an answer is calls from their names on, or this and then text in which
   // a name behind `lead` calls, and this there is a mark in front of more text. These are exactly as they are written.
   std::string_view said{};
-  bool padded = false;    // a line end stands before and behind each value
-  bool joined = false;    // nothing stands between arguments, otherwise a line end
-  bool entities = false;  // in keys &quot; and &amp; stand for " and &
-  bool keywords = false;  // calls are keyword calls
-  bool channels = false;  // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
+  bool padded = false;      // a line end stands before and behind each value
+  bool joined = false;      // nothing stands between arguments, otherwise a line end
+  bool entities = false;    // in keys &quot; and &amp; stand for " and &
+  bool keywords = false;    // calls are keyword calls
+  bool channels = false;    // a call is a message of its own, the last of an answer, and text is one (text/reasoning.h)
+  bool recipients = false;  // of channels: messages say to whom they are instead, and several may be calls
 
   bool marked() const { return !key_begin.empty(); }
   bool quoted() const { return !string_mark.empty(); }

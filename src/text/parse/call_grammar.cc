@@ -138,6 +138,29 @@ Json in_channels(const CallForm& form, std::span<const CallableTool> tools, Call
   return sequence({std::move(before), one_of(std::move(ways))});
 }
 
+// Messages to the model itself and, where text may come, to the user; then calls, each to its tool, or the last that is
+// said.
+Json to_recipients(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  const std::string begin = " to=", next = "<|eom|><|start|>assistant", message = "<|message|>";
+  const std::string call = message + std::string(form.lead.substr(kToolMessage.size()));
+  const Json plain = regex(std::string(kNoMessageMarks));
+  Json::Array others{tag(begin + "self" + message, plain, next)}, calls;
+  if (!rules.required && !rules.document) others.push_back(tag(begin + "user" + message, plain, next));
+  const std::string end = std::string(form.call_end) + std::string(form.tail);
+  for (const CallableTool& tool : tools)
+    calls.push_back(tag(begin + tool.name + call + tool.name + std::string(form.name_end), tool.arguments, end));
+  Json::Array ways{Json::Object{{"type", "tags_with_separator"},
+                                {"tags", std::move(calls)},
+                                {"separator", next},
+                                {"at_least_one", true},
+                                {"stop_after_first", rules.only_one}}};
+  if (!rules.required) {
+    Json said = rules.document ? std::move(*rules.document) : plain;
+    ways.push_back(sequence({text(begin + "user" + message), std::move(said)}));
+  }
+  return sequence({repeated(std::move(others)), one_of(std::move(ways))});
+}
+
 }  // namespace
 
 CallText call_text(const CallForm& form) {
@@ -152,6 +175,7 @@ std::string name_text(const CallForm& form, std::string_view name) {
 }
 
 Json call_tag(const CallForm& form, std::span<const CallableTool> tools, CallTagRules rules) {
+  if (form.recipients) return Json::Object{{"format", to_recipients(form, tools, std::move(rules))}};
   if (form.channels) return Json::Object{{"format", in_channels(form, tools, std::move(rules))}};
   if (!form.said.empty()) return Json::Object{{"format", behind_mark(form, tools, std::move(rules))}};
   Json format;

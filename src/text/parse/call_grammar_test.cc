@@ -62,10 +62,8 @@ AnswerParts parse(const std::string& family,
     rules->kinds.emplace_back(tool.schema);
   }
   rules->only_one = only_one;
-  using Kind = ReasoningForm::Kind;
-  return read_in_pieces(
-      AnswerParser(find_call_form(family)->channels ? Kind::channels : Kind::none, false, std::move(rules)), text,
-      text.size() + 1);
+  return read_in_pieces(AnswerParser(message_kind(*find_call_form(family)), false, std::move(rules)), text,
+                        text.size() + 1);
 }
 
 // A text of the grammar, each byte chosen among those that may come; empty where it was not whole after `max`.
@@ -148,6 +146,14 @@ const Written kWritten[] = {
     {"command_r", "Action:\n```json\n[\n    {\"tool_name\": \"get\", \"parameters\": {\"city\": \"a\"}}\n]```",
      "Action:\n```json\n[\n    {\"tool_name\": \"get\", \"parameters\": {\"city\": \"a\"}},\n    {\"tool_name\": "
      "\"search\", \"parameters\": {}}\n]```"},
+    {"muse",
+     " to=get<|message|><atem:function_calls>\n<atem:invoke name=\"get\">\n<atem:parameter "
+     "name=\"city\">a</atem:parameter>\n"
+     "</atem:invoke>\n</atem:function_calls>",
+     " to=get<|message|><atem:function_calls>\n<atem:invoke name=\"get\">\n<atem:parameter "
+     "name=\"city\">a</atem:parameter>\n"
+     "</atem:invoke>\n</atem:function_calls><|eom|><|start|>assistant to=search<|message|><atem:function_calls>\n"
+     "<atem:invoke name=\"search\">\n</atem:invoke>\n</atem:function_calls>"},
     {"kimi_k3",
      "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|><|open|>argument "
      "key=\"city\" type=\"string\"<|sep|>a<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
@@ -231,7 +237,7 @@ TEST(CallGrammar, OnlyOneCallIsOne) {
 
 TEST(CallGrammar, OtherwiseTextIsFreeUntilACallBegins) {
   for (const Written& w : kWritten) {
-    if (!find_call_form(w.family)->said.empty()) continue;
+    if (!find_call_form(w.family)->said.empty() || find_call_form(w.family)->channels) continue;
     const auto g = grammar_of(w.family, {});
     for (const char* text : {"", "Hm", "{\"a\": 1}", "{\"name\": \"Paris\"}", "<tool_call", "\n{}"})
       EXPECT_TRUE(takes(g, text)) << w.family << ": " << text;
@@ -277,7 +283,8 @@ TEST(CallGrammar, CallsOrTheDocument) {
   for (const Written& w : kWritten) {
     const auto g = grammar_of(w.family, {.document = document});
     EXPECT_TRUE(takes(g, w.calls)) << w.family;
-    const std::string said(find_call_form(w.family)->said);
+    const CallForm& form = *find_call_form(w.family);
+    const std::string said(form.recipients ? " to=user<|message|>" : form.said);
     EXPECT_TRUE(takes(g, said + "12")) << w.family;
     EXPECT_FALSE(takes(g, said + "12 " + std::string(w.call))) << w.family;
     EXPECT_FALSE(takes(g, "Hm")) << w.family;

@@ -416,7 +416,7 @@ TEST(CallParser, ReadsWhatEveryFamilyWrites) {
     const CallForm& form = *find_call_form(family);
     const bool by_value = form.marked() || form.keywords || form.quoted() || form.tagged();
     for (int round = 0; round < fewer_if_sanitized(2'000); ++round) {
-      std::string text = answer_begin(form), wanted;
+      std::string text = parser_begin(form), wanted;
       const int64_t n_calls = rng.between(1, 3);
       for (int64_t i = 0; i < n_calls; ++i) {
         std::string arguments = "{";

@@ -74,8 +74,12 @@ inline std::string tagged_value(const CallForm& form, const Json& value) {  // a
   return out;
 }
 
-// What calls begin with in an answer.
-inline std::string answer_begin(const CallForm& form) { return form.said.empty() ? std::string(form.lead) : ""; }
+// What calls begin with for a CallParser, and in an answer, there of the tool get.
+inline std::string parser_begin(const CallForm& form) { return form.said.empty() ? std::string(form.lead) : ""; }
+inline std::string answer_begin(const CallForm& form) {
+  if (!form.recipients) return parser_begin(form);
+  return " to=get<|message|>" + std::string(form.lead.substr(kToolMessage.size()));
+}
 
 // A value of quoted calls: strings as they are between their marks.
 inline std::string quoted_value(const CallForm& form, const Json& value) {  // as deep as tests nest

@@ -239,8 +239,7 @@ std::string read_written(const Model& model, const Json& one) {
   if (!with || !before) return (!with ? with : before).error().message;
   const auto at = std::mismatch(before->begin(), before->end(), with->begin(), with->end()).second;
   const std::string_view text = answer_behind(*model.format.form, *with, static_cast<size_t>(at - with->begin()));
-  const Kind kind = model.format.form->channels ? Kind::channels : Kind::none;
-  return read(rules_of(one, model), {kind}, text, text.size()).called();
+  return read(rules_of(one, model), {message_kind(*model.format.form)}, text, text.size()).called();
 }
 
 // Says what came of it, for whoever made the file; `differs` is why that is to be no.

@@ -105,6 +105,35 @@ TEST(MarkedCalls, CallsMayBeASectionBehindTheResponse) {
   EXPECT_FALSE(takes("kimi_k3", section("other\" type=\"number\"<|sep|>true"), false));
 }
 
+TEST(MarkedCalls, MessagesToToolsAreCalls) {
+  const std::string block =
+      "<atem:function_calls>\n<atem:invoke name=\"get\">\n<atem:parameter "
+      "name=\"i\">7</atem:parameter>\n</atem:invoke>\n"
+      "</atem:function_calls>";
+  const std::string call = " to=get<|message|>" + block, next = "<|eom|><|start|>assistant",
+                    said = " to=user<|message|>Hm";
+  const std::string thought = " to=self<|message|>I look.", told = "call: get\narguments: {\"i\": 7}\n";
+  auto rules = std::make_shared<CallRules>();
+  rules->form = find_call_form("muse");
+  rules->names = {"get", "search"};
+  rules->kinds.resize(2, ArgumentKinds(schema()));
+  const std::pair<std::string, std::string> answers[] = {
+      {call, told},
+      {call + next + call + "<|eot|>", told + told},
+      {thought + next + call, "reasoning: I look.\n" + told},
+      {said + next + call, "text: Hm\n" + told},
+      {said + ": " + block, "text: Hm: " + block + "\n"},
+      {thought + " " + block + next + said, "reasoning: I look. " + block + "\ntext: Hm\n"}};
+  for (const auto& [answer, parts] : answers) {
+    for (const size_t cut : {size_t{1}, size_t{5}, answer.size()})
+      EXPECT_EQ(shown(read_in_pieces(AnswerParser(ReasoningForm::Kind::muse, false, rules), answer, cut)), parts)
+          << answer;
+    EXPECT_EQ(takes("muse", answer, true), !answer.ends_with("<|eot|>")) << answer;
+  }
+  EXPECT_FALSE(takes("muse", " to=user<|message|>" + next + call + next + said, true)) << "calls are the last";
+  EXPECT_FALSE(takes("muse", " to=search<|message|>" + block, true)) << "the two names are one";
+}
+
 TEST(MarkedCalls, ValuesMayStandInCdata) {
   const auto one = [](const std::string& value) {
     return "<function name=\"get\"><param name=\"s\">" + value + "</param></function>";

@@ -56,7 +56,7 @@ std::vector<std::string> marks_of(const CallForm& f) {
 
 // How an answer of the family may begin.
 std::vector<Kind> kinds_of(const CallForm& form) {
-  if (form.channels) return {Kind::channels};
+  if (form.channels) return {message_kind(form)};
   return {Kind::none,   Kind::think, Kind::command, Kind::command_text,
           Kind::apriel, Kind::gemma, Kind::mistral, Kind::kimi};
 }
@@ -151,12 +151,12 @@ TEST(StringMarks, GrammarAndParserAgreeOnWhereAValueEnds) {
                                       ? json_ends[static_cast<size_t>(rng.between(0, std::ssize(json_ends) - 1))].mark
                                       : std::string(form.key_end);
       const std::string line = form.padded ? "\n" : "";
-      std::string text = std::string(form.lead) + "get";
+      std::string text = answer_begin(form) + "get";
       if (!form.id_pattern.empty()) text += std::string(form.id_mark) + "0";
       text += std::string(form.name_end) + std::string(form.key_begin) + key + key_end + line + value + line +
               std::string(form.value_end) + (form.joined ? "" : "\n") + std::string(form.call_end) +
               std::string(form.tail);
-      const AnswerParts parts = read_in_pieces(AnswerParser(Kind::none, false, rules), text, text.size());
+      const AnswerParts parts = read_in_pieces(AnswerParser(message_kind(form), false, rules), text, text.size());
       const auto read = Json::parse(parts.joined(PartKind::arguments));
       const bool whole = read && read->as_object() != nullptr && read->as_object()->size() == 1 &&
                          read->find(key) != nullptr && !parts.has(PartKind::text);
@@ -180,7 +180,7 @@ TEST(StringMarks, WhatCannotNestEndsAtTheFirstMark) {
       const std::string answer =
           answer_begin(form) + call_as_written(form, "get", arguments.dump()) + std::string(form.tail);
       for (const bool obeys : {false, true}) EXPECT_TRUE(takes(grammar_of(form, obeys), answer)) << answer;
-      const auto parts = read_in_pieces(AnswerParser(Kind::none, false, rules_of(form)), answer, 1);
+      const auto parts = read_in_pieces(AnswerParser(message_kind(form), false, rules_of(form)), answer, 1);
       EXPECT_EQ(shown(parts), "call: get\narguments: " + std::string("{\"n\": ") + Json(begin).dump() + "}\n")
           << family;
     }

@@ -36,8 +36,7 @@ bool reads(const CallForm& form, std::string_view text) {
   rules->form = &whole;
   rules->names = {std::string(kName)};
   rules->kinds = {ArgumentKinds(*tools().as_array()->front().find("function")->find("parameters"))};
-  using Kind = ReasoningForm::Kind;
-  AnswerParser parser(form.channels ? Kind::channels : Kind::none, false, std::move(rules));
+  AnswerParser parser(message_kind(form), false, std::move(rules));
   AnswerParts parts;
   parser.push(text, parts);
   parser.finish(parts);

@@ -42,6 +42,17 @@ TEST(ToolFormat, OfAPromptThatEndsWithTheFirstMark) {
   EXPECT_EQ(found.arguments, ArgumentsAs::text);
 }
 
+TEST(ToolFormat, OfATemplateThatWritesToTools) {
+  const ToolFormat found = format_of(
+      "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|start|>{{ m.role }}{% if m.tool_calls %}"
+      "{% for c in m.tool_calls %} to={{ c.function.name }}<|message|><atem:function_calls>\n<atem:invoke "
+      "name=\"{{ c.function.name }}\">\n{% for k, v in c.function.arguments.items() %}<atem:parameter name=\"{{ k }}\">"
+      "{{ v }}</atem:parameter>\n{% endfor %}</atem:invoke>\n</atem:function_calls>{% endfor %}{% else %}<|message|>"
+      "{{ m.content }}{% endif %}<|eot|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}");
+  EXPECT_EQ(found.name, "muse");
+  EXPECT_EQ(found.arguments, ArgumentsAs::object);
+}
+
 TEST(ToolFormat, OfATemplateThatWritesSections) {
   const ToolFormat found = format_of(
       "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|open|>message role=\"{{ m.role }}\"<|sep|>"
@@ -193,9 +204,7 @@ std::string read_back(const ChatTemplate& chat, const ToolFormat& format, Templa
     rules.names.push_back(*tool.find("function")->find("name")->as_string());
     rules.kinds.emplace_back(*tool.find("function")->find("parameters"));
   }
-  using Kind = ReasoningForm::Kind;
-  AnswerParser parser(format.form->channels ? Kind::channels : Kind::none, false,
-                      std::make_shared<const CallRules>(std::move(rules)));
+  AnswerParser parser(message_kind(*format.form), false, std::make_shared<const CallRules>(std::move(rules)));
   AnswerParts parts;
   parser.push(answer_behind(*format.form, *with, static_cast<size_t>(at - with->begin())), parts);
   parser.finish(parts);
