@@ -9,7 +9,8 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kMoving[] = {"/v1/chat/completions", "/chat/completions", "/v1/completions", "/v1/responses",
-                                        "/v1/messages",         "/api/chat",         "/api/generate"};
+                                        "/v1/messages",         "/api/chat",         "/api/generate",   "/generate",
+                                        "/completion",          "/completions",      "/infill"};
 constexpr size_t kMostTried = 4;  // workers that would not say the same, and as many that could not be reached
 constexpr int64_t kLeastPauseMs = 250, kMostPauseMs = 1000;
 

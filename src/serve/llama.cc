@@ -8,7 +8,6 @@
 #include "serve/code_points.h"
 #include "serve/llama_probs.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 #include "serve/structured.h"
 #include "serve/timings.h"
 
@@ -331,6 +330,7 @@ ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, Llama
   if (args.integer("n_probs", 0) > 0) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("n_probs", 0));
   warn_of_what_is_not_kept(args, request.reading.warnings);
   job.stream = args.flag("stream", false);
+  QR_TRY_VOID(read_handover(request, env, job));
   common.tokens = args.flag("return_tokens", false);
   common.timings = args.flag("timings_per_token", false);
   common.drawn = args.flag("post_sampling_probs", false);

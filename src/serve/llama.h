@@ -21,7 +21,8 @@ struct LlamaCommon {
   bool tokens = false;                                      // ids in a whole answer; a stream has them anyway
   std::optional<std::vector<std::string>> response_fields;  // "content", "timings/prompt_ms": all that is answered
 };
-// REQUIRES args checked with llama_fields() and sampling_fields(). A job with everything but its prompts and writer.
+// REQUIRES args checked with llama_fields(), sampling_fields() and handover_fields(). A job with everything but its
+// prompts and writer.
 ApiResult<Job> begin_llama(const ApiRequest& request, const ServeEnv& env, LlamaCommon& common);
 // {"prompt","tokens_evaluated","generation_settings"}: what of the job is computed, the prompt with all of its control
 // tokens. REQUIRES one prompt.

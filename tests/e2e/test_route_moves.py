@@ -166,7 +166,27 @@ def told_lines(raw):
     return {line['model']}, out, ends
 
 
-TOLD = {'/v1/responses': told_response, '/v1/messages': told_messages, '/api/chat': told_lines, '/api/generate': told_lines}
+def told_tokens(raw):
+    """The same of llama.cpp's events and those of /generate: text, tokens and their probabilities."""
+    names, out, ends = set(), {}, []
+    for event in raw.split(b'\n\n')[:-1]:
+        assert event.startswith(b'data: '), event
+        if event == b'data: [DONE]':
+            ends.append('done')
+            continue
+        data = json.loads(event[6:])
+        names.add(data.get('id'))
+        for name in ('content', 'text', 'tokens', 'output_ids', 'completion_probabilities', 'logprobs'):
+            if name in data:
+                key = (data['index'], name)
+                out[key] = out.get(key, data[name][:0]) + data[name]
+        if data.get('stop') or data.get('finish_reason'):
+            ends.append({name: data.get(name) for name in ('stop_type', 'stopping_word', 'tokens_predicted', 'has_new_line',
+                                                           'generation_settings', 'finish_reason', 'stop_string')})
+    return names, out, ends
+
+
+TOLD = {'/completion': told_tokens, '/generate': told_tokens, '/v1/responses': told_response, '/v1/messages': told_messages, '/api/chat': told_lines, '/api/generate': told_lines}
 STORY = {'messages': [{'role': 'user', 'content': 'Tell me a story about a fox.'}], 'max_tokens': 24}
 PENALTIES = {'repetition_penalty': 1.2, 'frequency_penalty': 0.5, 'presence_penalty': 0.3, 'no_repeat_ngram_size': 3,
              'dry_multiplier': 0.8}
@@ -185,6 +205,8 @@ CASES = {
                                              'stream_options': {'include_usage': True}}),
     'choices that end apart': ('/v1/completions', {'prompt': [prompt(), 'Once'], 'n': 2, 'max_tokens': 12, 'seed': 2,
                                                    'temperature': 0.9, 'stop': ['e', ' the'], 'logprobs': 1}),
+    'llama.cpp': ('/completion', {'prompt': 'Once', 'n_predict': 10, 'n_probs': 2, 'temperature': 0.9, 'seed': 4}),
+    'tokens': ('/generate', {'text': 'Once', 'max_tokens': 12, 'temperature': 1.1, 'seed': 6, 'logprobs': 1}),
     'response': ('/v1/responses', {'input': 'Tell me a story about a fox.', 'max_output_tokens': 12, 'seed': 3}),
     'guided': ('/v1/chat/completions', {**STORY, 'temperature': 0.8, 'seed': 5, 'regex': '[a-z ]{20,30}[.]'}),
 }

@@ -3,7 +3,6 @@
 #include "serve/api.h"
 #include "serve/logprobs.h"
 #include "serve/openai.h"
-#include "serve/seeds.h"
 
 namespace quire {
 namespace {
@@ -18,13 +17,13 @@ constexpr Field kFields[] = {
     flag_field("return_accepted"),
     count_field("logprobs", 0, &ServeLimits::n_logprobs),
 };
-const Schema kSchema({kFields, sampling_fields(), foreign_fields(), no_progress_fields()});
+const Schema kSchema({kFields, sampling_fields(), foreign_fields(), no_progress_fields(), handover_fields()});
 
 class Writer final : public ReplyWriter {
  public:
   Writer(const ServeEnv& env, const Job& job, bool accepted)
       : want_logprobs_(job.generation.sampling.n_logprobs >= 0), include_cost_(job.include_cost), accepted_(accepted) {
-    head_ = "{\"id\":\"gen-" + env.seeds->id() + "\",\"model\":";
+    head_ = "{\"id\":\"gen-" + job.name.id + "\",\"model\":";
     append_json_string(head_, answering_model(env, job.generation));
     head_ += ',';
   }
@@ -156,6 +155,7 @@ ApiResult<std::vector<Token>> read_prompt(const Args& args, const ServeEnv& env)
 ApiResult<Call> parse(const ApiRequest& request, const ServeEnv& env) {
   const Args& args = request.args;
   QR_TRY(Job job, begin_answer(request, env));
+  QR_TRY_VOID(read_handover(request, env, job));
   if (args.has("logprobs")) job.generation.sampling.n_logprobs = static_cast<int>(args.integer("logprobs", 0));
   QR_TRY(job.prompts.emplace_back(), read_prompt(args, env));
   job.prompt_field = args.has("text") ? "text" : "input_ids";

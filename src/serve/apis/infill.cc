@@ -13,7 +13,7 @@ constexpr Field kFields[] = {
     field_of("input_extra", kArray, &ServeLimits::n_parts),
 };
 constexpr Field kExtra[] = {field_of("filename", kString), field_of("text", kString), ignored_field("time")};
-const Schema kSchema({kFields, llama_fields(), sampling_fields()});
+const Schema kSchema({kFields, llama_fields(), sampling_fields(), handover_fields()});
 const Schema kExtraSchema({kExtra});
 
 // Other files, in front of the one that is filled in.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Field kFields[] = {field_of("prompt", kString | kArray | kObject)};
 constexpr Field kPromptObject[] = {field_of("prompt_string", kString), unsupported("multimodal_data", "[]")};
-const Schema kSchema({kFields, llama_fields(), sampling_fields()});
+const Schema kSchema({kFields, llama_fields(), sampling_fields(), handover_fields()});
 const Schema kPromptSchema({kPromptObject});
 
 ApiResult<void> add_text(
