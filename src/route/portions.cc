@@ -50,9 +50,13 @@ bool read_ids(std::string_view text, std::vector<Token>& out) {
   return true;
 }
 
-// IDS BYTES [CHOICE [EVENTS]]
+// IDS BYTES [CHOICE [EVENTS]], or "past" EVENTS LIST
 bool read_mark(std::string_view said, Portion& out) {
   const std::string_view ids = next_part(said);
+  if (ids == "past") {
+    out.past = said.substr(std::min(said.size(), said.find(' ') + 1));
+    return read_number(next_part(said), out.n_events) && out.past.starts_with('[') && out.past.ends_with(']');
+  }
   MarkedChoice told;
   told.over = ids == "end";
   if (!told.over && !read_ids(ids, told.ids)) return false;
@@ -137,11 +141,12 @@ int64_t ToldSoFar::n_bytes_with(const Portion& portion) const {
     n_choices = std::max(n_choices, choice + 1);
     n_ids += mark.ids.size();
   }
-  return bytes_of(n_choices, n_ids);
+  return bytes_of(n_choices, n_ids) + std::ssize(portion.past.empty() ? past_ : portion.past);
 }
 
 bool ToldSoFar::add(const Portion& portion) {
   bool more = false;
+  if (!portion.past.empty()) past_ = portion.past;
   for (const auto& [choice, mark] : portion.marks) {
     if (choice >= choices_.size()) choices_.resize(choice + 1);
     MarkedChoice& told = choices_[choice];
@@ -171,6 +176,7 @@ std::string ToldSoFar::going_on(std::string_view body, std::string_view ticket) 
   }
   out += ']';
   if (n_events_ >= 0) out += ",\"n_events\":" + std::to_string(n_events_);
+  if (has_past()) out += ",\"past\":" + past_;
   return (out += "},") += body.substr(open + 1);
 }
 

@@ -4,6 +4,7 @@
 //   : handover 5,17,23 123        tokens of which everything was told since the last mark; bytes of text told in all
 //   : handover 5,17,23 123 2 14   of the answer's third choice; and how many events were told, where they have numbers
 //   : handover end 130 2          all of the choice was told
+//   : handover past 2 [...]       what only this server knew of the request; and how many events were told
 // Behind a mark among events is a blank line.
 #pragma once
 #include <algorithm>
@@ -32,6 +33,7 @@ struct Portion {
   std::string events;                                  // for the client
   std::vector<std::pair<size_t, MarkedChoice>> marks;  // and whose they are
   int64_t n_events = -1;                               // of the last mark, -1: it does not say
+  std::string past;                                    // a JSON list; empty: nothing was told of it
   size_t n_bytes = 0;                                  // that these and their marks take; 0: no mark came yet
 };
 inline constexpr size_t kMostChoices = 4096;  // of an answer; what is said of others cannot be read
@@ -59,9 +61,11 @@ class ToldSoFar {
  public:
   // Whether it says more than was known: of a choice a token, more bytes, or that it is over. Nothing is taken back.
   bool add(const Portion& portion);
-  bool any() const { return !choices_.empty(); }
+  bool any() const { return !choices_.empty() || has_past(); }
+  // Any worker can be asked, whatever the request says of who has what stands before it.
+  bool has_past() const { return !past_.empty(); }
   // That it holds at most, now and then.
-  int64_t n_bytes() const { return bytes_of(choices_.size(), n_ids_); }
+  int64_t n_bytes() const { return bytes_of(choices_.size(), n_ids_) + std::ssize(past_); }
   int64_t n_bytes_with(const Portion& portion) const;
   void forget() { *this = {}; }
   // The request, which began so, as it is sent to who goes on; empty: it is no JSON object.
@@ -71,6 +75,7 @@ class ToldSoFar {
   static int64_t bytes_of(size_t n_choices, size_t n_ids);
 
   std::vector<MarkedChoice> choices_;
+  std::string past_;
   int64_t n_events_ = -1;
   size_t n_ids_ = 0;
 };

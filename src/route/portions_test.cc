@@ -119,6 +119,29 @@ TEST(Portions, OnlyWhatSaysMoreIsMore) {
   EXPECT_FALSE(says_more("end 3 0 12"));
 }
 
+TEST(Portions, WhatOnlyTheWorkerKnewIsSentOn) {
+  const std::string list = R"([{"role":"user","content":"a b: handover 1 1\n"}])";
+  const std::string stream = "data: a\n\n: handover past 2 " + list + "\n\ndata: b\n\n: handover 5 1 0 3\n\n";
+  const auto portion = read_portion(StreamForm::events, stream);
+  ASSERT_TRUE(portion);
+  EXPECT_EQ(portion->events, "data: a\n\ndata: b\n\n");
+  EXPECT_EQ(portion->past, list);
+  EXPECT_EQ(without_marks(StreamForm::events, stream), portion->events);
+  ToldSoFar so_far;
+  const int64_t foretold = so_far.n_bytes_with(*portion);
+  so_far.add(*read_portion(StreamForm::events, stream.substr(0, stream.find("data: b"))));
+  EXPECT_TRUE(so_far.any() && so_far.has_past());
+  EXPECT_EQ(so_far.going_on("{}", "t"),
+            R"({"handover":{"ticket":"t","choices":[],"n_events":2,"past":)" + list + "},}");
+  so_far.add(*read_portion(StreamForm::events, stream.substr(stream.find("data: b"))));
+  EXPECT_EQ(
+      so_far.going_on("{}", "t"),
+      R"({"handover":{"ticket":"t","choices":[{"tokens":[5],"told_bytes":1}],"n_events":3,"past":)" + list + "},}");
+  EXPECT_EQ(so_far.n_bytes(), foretold);
+  for (const char* wrong : {"past", "past ", "past 2", "past x []", "past -1 []", "past 2 {}", "past 2 [", "past []"})
+    EXPECT_FALSE(read_portion(StreamForm::events, ": handover " + std::string(wrong) + "\n\n")) << wrong;
+}
+
 TEST(Portions, WhatIsSentOnHoldsNoOnesQuotes) {
   ToldSoFar so_far;
   EXPECT_FALSE(so_far.any());

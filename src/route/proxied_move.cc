@@ -16,10 +16,9 @@ constexpr int64_t kLeastPauseMs = 250, kMostPauseMs = 1000;
 
 }  // namespace
 
-// Of requests whose streams our servers can hand over, and that any worker may be given; a client's own word for how an
-// answer began stands as it is.
+// Of requests whose streams our servers can hand over; a client's own word for how an answer began stands as it is.
 bool Proxied::asks_for_handover() const {
-  if (context_.limits.n_moves == 0 || request_.method != "POST" || ask_.pinned) return false;
+  if (context_.limits.n_moves == 0 || request_.method != "POST") return false;
   if (std::ranges::find(kMoving, request_.path) == std::end(kMoving)) return false;
   return request_.header("x-quire-resumable") == nullptr && body_->find("\"handover\"") == std::string::npos;
 }
@@ -57,6 +56,10 @@ bool Proxied::go_on_elsewhere(Lost why) {
   held_.clear();
   held_lease_.resize(told_.n_bytes());
   if (!told_.any()) forget_response();
+  if (told_.has_past()) {
+    ask_.pinned = false;
+    ask_.session.reset();
+  }
   if (why == Lost::refused) refused_.push_back(worker_);
   if (refused_.size() >= kMostTried) return false;
   if (why == Lost::failed) {

@@ -196,10 +196,19 @@ bool Choice::go_on_behind(std::span<const Token> output, int64_t told_bytes) {
     if (splits_) parse_token(id);
     ++n_tokens_;
   }
+  note_told(output, told_bytes);
+  return !stopped();
+}
+
+void Choice::say_again(std::span<const Token> output, int64_t told_bytes) {
+  told_again_.assign(output.begin(), output.end());
+  note_told(output, told_bytes);
+}
+
+void Choice::note_told(std::span<const Token> output, int64_t told_bytes) {
   echoed_ = true;
   told_bytes_ = told_bytes_left_ = told_bytes;
   told_tokens_left_ = std::ssize(output);
-  return !stopped();
 }
 
 // What comes of text is known once it was parsed, as it was where it was told.
@@ -209,11 +218,17 @@ void Choice::drop_told() {
   parser_.push(std::string_view(piece_.text).substr(0, n_bytes), again_.parts);
   piece_.text.erase(0, n_bytes);
   const auto end = piece_.tokens.begin() + n_tokens;
+  if (!told_again_.empty()) {
+    const auto expected = told_again_.end() - told_tokens_left_;
+    differs_ |= !std::equal(piece_.tokens.begin(), end, expected,
+                            [](const TokenText& token, Token id) { return token.id == id; });
+  }
   again_.tokens.insert(again_.tokens.end(), std::make_move_iterator(piece_.tokens.begin()),
                        std::make_move_iterator(end));
   piece_.tokens.erase(piece_.tokens.begin(), end);
   told_bytes_left_ -= static_cast<int64_t>(n_bytes);
   told_tokens_left_ -= n_tokens;
+  differs_ |= ended_ && told_bytes_left_ + told_tokens_left_ > 0 && !told_again_.empty();
 }
 
 bool Choice::wants_cancel() {

@@ -71,6 +71,8 @@ class Choice final : public EventSink {
   // The answer goes on behind these tokens and so many bytes of its text, which are not told again; nor is the echo.
   // False: they are no answer that goes on.
   bool go_on_behind(std::span<const Token> output, int64_t told_bytes);
+  // The same where the sequence computes these tokens, too: the answer has to begin with them (differs()).
+  void say_again(std::span<const Token> output, int64_t told_bytes);
 
   // --- io thread ---
   // Takes some of what the engine left; returns how many tokens were new to the text. `ended` then says whether the
@@ -96,6 +98,8 @@ class Choice final : public EventSink {
   // Moves out what is certain and not yet taken; the echo first. False when there is nothing. REQUIRES a choice that
   // does not gather.
   bool take_text(Delta& out);
+  // Computed again, it is another answer than the one that was told.
+  bool differs() const { return differs_; }
   // What of what another has told came again since the last call: not for the client, but for a writer that has to be
   // as far as the other's was.
   Delta take_again() { return std::exchange(again_, {}); }
@@ -129,6 +133,7 @@ class Choice final : public EventSink {
   friend class ReadyChoices;
   void tell(bool now);
   bool next_text(Delta& out);
+  void note_told(std::span<const Token> output, int64_t told_bytes);
   void drop_told();
   void gather();
   bool hold(int64_t n_bytes);
@@ -167,6 +172,8 @@ class Choice final : public EventSink {
   bool echoed_ = false;
   int64_t told_bytes_ = 0;
   int64_t told_bytes_left_ = 0, told_tokens_left_ = 0;  // of what another has told: that come again
+  std::vector<Token> told_again_;                       // the tokens of it, where the sequence computes them too
+  bool differs_ = false;
   AnswerParts dropped_;
   Delta again_, whole_, fresh_;
   bool ended_ = false, behind_ = false, cancelled_ = false;

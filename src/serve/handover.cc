@@ -18,9 +18,10 @@ namespace {
 
 constexpr Field kHandover[] = {field_of("handover", kObject)};
 constexpr Field kInner[] = {
-    field_of("ticket", kString, &ServeLimits::name_bytes),
+    {.name = "ticket", .kinds = kString, .max = 4096},
     field_of("choices", kArray, &ServeLimits::n_sequences),
     integer_field("n_events", 0, 1LL << 40),
+    field_of("past", kArray, &ServeLimits::n_messages),
 };
 constexpr Field kChoice[] = {
     field_of("tokens", kArray, &ServeLimits::n_detokenize),
@@ -28,17 +29,28 @@ constexpr Field kChoice[] = {
     flag_field("over"),
 };
 
-// "key.seed.id.created.calls": numbers in hexadecimal digits.
+constexpr size_t kFieldDigits = 8;
+
+// "key.seed.id.created.calls.fields": numbers in hexadecimal digits.
 struct Ticket {
-  uint64_t key = 0;  // of all that the answer depends on but its seed
+  uint64_t key = 0;  // of all that the answer depends on but its seed and the request's fields
   uint64_t seed = 0;
   AnswerName name;
+  std::string fields;  // Handover::fields, their hashes one behind the other
 
   std::string text() const {
     return hex64(key) + "." + hex64(seed) + "." + name.id + "." + hex64(static_cast<uint64_t>(name.created_s)) + "." +
-           hex64(name.calls);
+           hex64(name.calls) + "." + fields;
   }
 };
+
+std::string digits_of(const AskedField& field) { return hex64(field.hash).substr(16 - kFieldDigits); }
+
+std::string digits_of(std::span<const AskedField> fields) {
+  std::string out;
+  for (const AskedField& field : fields) out += digits_of(field);
+  return out;
+}
 
 // Takes what is before the next full stop.
 std::string_view next_part(std::string_view& text) {
@@ -57,10 +69,41 @@ std::optional<uint64_t> read_hex(std::string_view text) {
 std::optional<Ticket> read_ticket(std::string_view text) {
   const auto key = read_hex(next_part(text)), seed = read_hex(next_part(text));
   const std::string_view id = next_part(text);
-  const auto created = read_hex(next_part(text)), calls = read_hex(text);
+  const auto created = read_hex(next_part(text)), calls = read_hex(next_part(text));
   Hash128 digits;
   if (!key || !seed || !created || !calls || !from_hex(id, digits)) return std::nullopt;
-  return Ticket{*key, *seed, {to_hex(digits), *calls, static_cast<int64_t>(*created)}};
+  return Ticket{*key, *seed, {to_hex(digits), *calls, static_cast<int64_t>(*created)}, std::string(text)};
+}
+
+std::vector<AskedField> asked_fields(const Args& args) {
+  static constexpr std::string_view kPrompts[] = {"messages", "prompt", "input", "input_ids"};  // may be long
+  std::vector<AskedField> out;
+  args.each([&](std::string_view name, const Json& value) {
+    if (name == kHandover[0].name || std::ranges::find(kPrompts, name) != std::end(kPrompts)) return;
+    const std::string text = std::string(name) + ":" + value.dump();
+    out.push_back({static_cast<uint32_t>(hash128(text.data(), text.size(), 1).lo), name});
+  });
+  std::ranges::sort(out, {}, &AskedField::hash);
+  return out;
+}
+
+// Of a ticket that this server would not have given: a field of the request that is not as it was says why, where there
+// is one.
+HttpError refusal_of(const Handover& h, std::string_view given) {
+  const auto before = read_ticket(given);
+  const std::string was = before ? before->fields : "";
+  size_t n_same = 0;
+  for (const AskedField& field : h.fields) {
+    size_t at = 0;
+    while (at < was.size() && was.compare(at, kFieldDigits, digits_of(field)) != 0) at += kFieldDigits;
+    if (at >= was.size())
+      return {409, "'" + std::string(field.name) + "' is not as in the request whose answer is to go on",
+              "invalid_request_error", std::string(field.name), "handover_mismatch"};
+    ++n_same;
+  }
+  if (n_same * kFieldDigits < was.size())
+    return handover_mismatch("ticket", "is of a request that had more fields, so of another answer");
+  return handover_mismatch("ticket", "is of another answer");
 }
 
 class Key {
@@ -77,8 +120,8 @@ class Key {
   std::string bytes_;
 };
 
-// The body is the same, so this is what servers may differ in: the model with its numerics and tokenizer, the program,
-// what stands before a request's own words, and what it gets that does not say.
+// Beside the request's fields this is what servers may differ in: the model with its numerics and tokenizer, the
+// program, what stands before a request's own words, and what it gets that does not say.
 uint64_t key_of(const ServeEnv& env, std::span<const int> max_tokens, const Job& job) {
   const Generation& g = job.generation;
   Key key;
@@ -103,13 +146,17 @@ uint64_t key_of(const ServeEnv& env, std::span<const int> max_tokens, const Job&
   return key.value();
 }
 
-// Whether tokens and bytes of text say all of how far such an answer is. A dialect that says all again at the end would
-// need the logprobs of what another has told.
+// How far a prompt is, is a matter of one server.
 bool can_go_on(const Job& job) {
   const Generation& g = job.generation;
-  return job.stream && g.best_of == g.n && !g.prompt_only && g.sampling.mirostat == 0 &&
-         g.sampling.n_prompt_logprobs < 0 && !job.tells_progress &&
-         (g.sampling.n_logprobs < 0 || !job.writer->keeps_all());
+  return job.stream && g.best_of == g.n && !g.prompt_only && g.sampling.n_prompt_logprobs < 0 && !job.tells_progress;
+}
+
+// Whether tokens and bytes of text do not say all of how far such an answer is: mirostat goes by how each token was
+// drawn, and a dialect that says all again at the end needs the logprobs of what another has told.
+bool needs_all(const Job& job) {
+  const SamplingParams& s = job.generation.sampling;
+  return s.mirostat != 0 || (s.n_logprobs >= 0 && job.writer->keeps_all());
 }
 
 ApiResult<void> read_choices(const Json& list, const ApiRequest& request, const ServeEnv& env, Handover& h) {
@@ -131,10 +178,17 @@ ApiResult<void> read_choices(const Json& list, const ApiRequest& request, const 
 
 std::span<const Field> handover_fields() { return kHandover; }
 
+HttpError handover_mismatch(std::string_view field, std::string_view what) {
+  const std::string path = at_key("handover", field);
+  return {409, "'" + path + "' " + std::string(what) + " than this server gives to the request",
+          "invalid_request_error", path, "handover_mismatch"};
+}
+
 ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Job& job) {
   Handover& h = job.handover;
   h.asked = request.http.header(kHandoverHeader) != nullptr && request.http.header(kResumableHeader) == nullptr;
   const Json* given = request.args.find("handover");
+  if (h.asked || given != nullptr) h.fields = asked_fields(request.args);
   if (given == nullptr) {
     job.name.id = env.seeds->id();
     job.name.calls = env.seeds->next();
@@ -159,13 +213,12 @@ ApiResult<void> settle_handover(const ServeEnv& env, std::span<const int> max_to
   if (!h.asked && !h.goes_on) return {};
   const bool can = can_go_on(job);
   const uint64_t key = can ? key_of(env, max_tokens, job) : 0;
-  const std::string ticket = Ticket{key, job.generation.sampling.seed, job.name}.text();
-  if (h.goes_on && (!can || ticket != h.ticket))
-    return refuse(HttpError{409, "'handover.ticket' is of another answer than this server gives to the request",
-                            "invalid_request_error", "handover.ticket", "handover_mismatch"});
+  const std::string ticket = Ticket{key, job.generation.sampling.seed, job.name, digits_of(h.fields)}.text();
+  if (h.goes_on && (!can || ticket != h.ticket)) return refuse(refusal_of(h, h.ticket));
   h.asked = h.asked && can;
   h.ticket = ticket;
   if (!h.goes_on) return {};
+  h.anew = needs_all(job);
   const size_t n = job.prompts.size() * static_cast<size_t>(job.generation.best_of);
   if (h.choices.size() > n)
     return refuse(bad_field("handover.choices", "has " + std::to_string(h.choices.size()) +
@@ -195,6 +248,10 @@ void append_mark(std::string& out, const HandoverMark& mark, bool among_lines) {
   if (mark.choice > 0 || mark.n_events >= 0) out += ' ' + std::to_string(mark.choice);
   if (mark.n_events >= 0) out += ' ' + std::to_string(mark.n_events);
   out += among_lines ? "\n" : "\n\n";
+}
+
+void append_past(std::string& out, const std::string& past, int64_t n_events) {
+  out += ": handover past " + std::to_string(n_events) + " " + past + "\n\n";
 }
 
 }  // namespace quire

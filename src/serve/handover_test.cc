@@ -78,6 +78,37 @@ TEST(Handover, ResponsesGoOnUnderTheirNumbers) {
   expect_one_answer("/v1/responses", body(R"(,"tools":[{"type":"custom","name":"get"}])"), call, kResponses);
 }
 
+// What tokens and bytes do not say.
+TEST(Handover, WhatNeedsAllOfAnAnswerIsComputedAgain) {
+  const auto body = [](const std::string& fields) { return R"({"stream":true,"input":"x")" + fields + "}"; };
+  EXPECT_GT(expect_one_answer("/v1/responses", body(R"(,"top_logprobs":2)"), "", kResponses), 3U);
+  expect_one_answer("/v1/responses", body(R"(,"top_logprobs":1,"stop":["cdcde"])"), "abcdcdxy\xC3\xAF 1dcdcdeabc",
+                    kResponses);
+  expect_one_answer("/v1/responses", body(R"(,"max_output_tokens":4,"include":["message.output_text.logprobs"])"), "",
+                    kCut);
+  expect_one_answer("/v1/completions", completion(R"(,"mirostat":2,"logprobs":1)"), "and more");
+  expect_one_answer("/v1/chat/completions", chat(R"(,"mirostat":1,"n":3,"seed":3,"stop":["a","q"])"));
+}
+
+TEST(Handover, AnAnswerThatIsComputedAgainHasToBeTheSame) {
+  const Teller s(1, "abcdef");
+  const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
+  const std::string body = completion(R"(,"mirostat":2)");
+  const std::string ticket = read_portions(s.post("/v1/completions", body, asks)).ticket;
+  const auto asked = [&](const std::string& ids, const std::string& told) {
+    return s.post("/v1/completions", behind(body, ticket, ids, told), asks);
+  };
+  EXPECT_EQ(asked("100,101", "2").status, 200);
+  for (const auto& [ids, told] : {std::pair("101", "1"), std::pair("100,102", "2"), std::pair("100", "7")}) {
+    const HttpResponse r = asked(ids, told);
+    const std::string code = R"("code":"handover_mismatch")";
+    EXPECT_TRUE(r.body.ends_with("\n\n") ? r.body.find("event: error") < r.body.find(code) : r.status == 409) << r.body;
+    EXPECT_NE(r.body.find("'handover.choices' begin another answer than this server gives"), std::string::npos)
+        << r.body;
+    EXPECT_EQ(r.body.find("[DONE]"), std::string::npos) << r.body;
+  }
+}
+
 TEST(Handover, WhoGoesOnWithAResponseKeepsIt) {
   const Teller first(1, ""), second(2, "");
   const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
@@ -93,6 +124,51 @@ TEST(Handover, WhoGoesOnWithAResponseKeepsIt) {
   EXPECT_EQ(text_at(json_at(kept, "id")), name);
   const std::string rest = more.rest.substr(more.rest.find("data: ", more.rest.find("response.completed")) + 6);
   EXPECT_EQ(json_at(parse_json(rest.substr(0, rest.find("\n\n"))), "response").dump(), kept.dump());
+}
+
+TEST(Handover, AResponseBehindOneThatOnlyItsServerKnewGoesOn) {
+  const Teller first(1, ""), second(2, "");
+  const auto id_of = [](const std::string& body) { return body.substr(body.find("resp_"), 37); };
+  const std::string before = id_of(first.post("/v1/responses", R"({"input":"x","instructions":"be brief"})").body);
+  const std::string body = R"({"stream":true,"input":"and \"then\"?\n","previous_response_id":")" + before + "\"}";
+  EXPECT_EQ(second.post("/v1/responses", body).status, 400);
+  EXPECT_GT(expect_one_answer(first, second, "/v1/responses", body, kResponses), 3U);
+
+  const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
+  const Portions whole = read_portions(first.post("/v1/responses", body, router));
+  ASSERT_TRUE(whole.list[0].mark.starts_with("past 2 [{\"role\":\"user\",\"content\":\"x\"}")) << whole.list[0].mark;
+  SoFar so_far;
+  for (int i = 0; i < 2; ++i) so_far.add(whole.list[static_cast<size_t>(i)].mark);
+  const std::string name = id_of(whole.list[0].events);
+  EXPECT_EQ(second.post("/v1/responses", so_far.behind(body, whole.ticket), router).status, 200);
+  const HttpResponse more = second.post("/v1/responses", R"({"input":"more","previous_response_id":")" + name + "\"}");
+  EXPECT_EQ(more.status, 200) << "who went on keeps the whole conversation: " << more.body;
+
+  const auto refused = [&](const std::string& past) {
+    SoFar bent = so_far;
+    bent.past = past;
+    return second.post("/v1/responses", bent.behind(body, whole.ticket), router);
+  };
+  EXPECT_EQ(refused(R"([{"role":"user","content":"y"}])").status, 409) << "another prompt";
+  for (const char* wrong : {"[]", "[5]", R"([{"role":"user"}])", R"([{"role":"nobody","content":"x"}])"}) {
+    const HttpResponse r = refused(wrong);
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_EQ(text_at(json_at(parse_json(r.body), "error", "param")), "handover.past") << r.body;
+  }
+}
+
+TEST(Handover, APastThatIsTooLongIsNotTold) {
+  TestServer s;
+  s.engine.options_.n_ctx = 1 << 20;
+  s.start();
+  const std::string kept = s.post("/v1/responses", R"({"input":")" + std::string(200 << 10, 'x') + "\"}").body;
+  ASSERT_NE(kept.find("resp_"), std::string::npos) << kept.substr(0, 1000);
+  const std::string body =
+      R"({"stream":true,"input":"x","previous_response_id":")" + kept.substr(kept.find("resp_"), 37) + "\"}";
+  const HttpResponse r = s.post("/v1/responses", body, {{std::string(kHandoverHeader), "1"}});
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.header(kHandoverHeader), nullptr);
+  EXPECT_EQ(r.body.find(": handover"), std::string::npos);
 }
 
 TEST(Handover, LinesOfOllamaGoOn) {
@@ -145,7 +221,8 @@ TEST(Handover, NobodyIsToldMarksWhoDoesNotAskOrCannotUseThem) {
   EXPECT_TRUE(marks(completion(""), asks));
   EXPECT_FALSE(marks(completion(""), {}));
   EXPECT_TRUE(marks(completion(R"(,"n":2)"), asks));
-  EXPECT_FALSE(marks(completion(R"(,"mirostat":2)"), asks));
+  EXPECT_TRUE(marks(completion(R"(,"mirostat":2)"), asks));
+  EXPECT_FALSE(marks(completion(R"(,"return_progress":true)"), asks));
   EXPECT_FALSE(marks(R"({"prompt":"x"})", asks));
   EXPECT_FALSE(marks(completion(""), {asks[0], {"x-quire-resumable", "1"}}));
 }
@@ -179,6 +256,25 @@ TEST(Handover, AServerThatWouldHaveSaidSomethingElseRefuses) {
   const std::string stops = R"({"stream":true,"prompt":"x","max_tokens":200,"stop":"ab"})";
   const std::string other_ticket = read_portions(first.post("/v1/completions", stops, asks)).ticket;
   refused(behind(stops, other_ticket, "100,101,102", "0"), 400);  // "abc"
+}
+
+TEST(Handover, AFieldThatIsNotTheSameIsNamed) {
+  const Teller first(1, "abcdef"), other(2, "abcdef");
+  const HttpHeaders asks{{std::string(kHandoverHeader), "1"}};
+  const std::string drawn = R"(,"temperature":0.5,"seed":3,"stop":["zz"])";
+  const std::string ticket = read_portions(first.post("/v1/completions", completion(drawn), asks)).ticket;
+  const auto named = [&](const std::string& fields) {
+    const HttpResponse r = other.post("/v1/completions", behind(completion(fields), ticket, "100", "1"), asks);
+    return r.status == 409 ? text_at(json_at(parse_json(r.body), "error", "param")) : std::to_string(r.status);
+  };
+  EXPECT_EQ(named(drawn), "200");
+  EXPECT_EQ(named(R"(,"temperature":0.6,"seed":3,"stop":["zz"])"), "temperature");
+  EXPECT_EQ(named(R"(,"temperature":0.5,"seed":4,"stop":["zz"])"), "seed");
+  EXPECT_EQ(named(R"(,"temperature":0.5,"seed":3,"stop":["zy"])"), "stop");
+  EXPECT_EQ(named(drawn + R"(,"min_p":0.1)"), "min_p");
+  EXPECT_EQ(named(drawn + R"(,"logprobs":1)"), "logprobs");
+  EXPECT_EQ(named(R"(,"temperature":0.5,"seed":3)"), "handover.ticket") << "a field less";
+  EXPECT_EQ(named(drawn + R"(,"user":"somebody","what":1)"), "200") << "of no effect";
 }
 
 // What is said to have been told is held before the engine looks at it, of each choice.

@@ -73,9 +73,15 @@ struct SoFar {
     bool over = false;
   };
   std::map<int, Choice> choices;
-  std::string n_events;
+  std::string n_events, past;
 
   void add(const std::string& mark) {
+    if (mark.starts_with("past ")) {
+      const size_t list = mark.find(' ', 5);
+      n_events = mark.substr(5, list - 5);
+      past = mark.substr(list + 1);
+      return;
+    }
     std::istringstream rest(mark.substr(mark.find(' ')));
     const std::string ids = mark.substr(0, mark.find(' '));
     std::string told;
@@ -102,6 +108,7 @@ struct SoFar {
     }
     out += ']';
     if (!n_events.empty()) out += ",\"n_events\":" + n_events;
+    if (!past.empty()) out += ",\"past\":" + past;
     return out + "}," + body.substr(1);
   }
 };
@@ -266,11 +273,11 @@ inline constexpr Dialect kOpenai{&said, "[DONE]"}, kAnthropic{&said_by_messages,
     kTokens{&said_by_tokens, "[DONE]"};
 
 // Behind every mark; how many there are.
-inline size_t expect_one_answer(const std::string& path,
+inline size_t expect_one_answer(const Teller& first,
+                                const Teller& second,
+                                const std::string& path,
                                 const std::string& body,
-                                const std::string& reply = "",
-                                const Dialect& dialect = kOpenai) {
-  const Teller first(1, reply), second(2, reply);
+                                const Dialect& dialect) {
   const HttpHeaders router{{std::string(kHandoverHeader), "1"}};
   const Portions whole = read_portions(first.post(path, body, router));
   EXPECT_EQ(whole.status, 200) << whole.rest;
@@ -298,6 +305,14 @@ inline size_t expect_one_answer(const std::string& path,
     EXPECT_EQ(again.behind(body, "t").find(",,"), std::string::npos);
   }
   return whole.list.size();
+}
+
+inline size_t expect_one_answer(const std::string& path,
+                                const std::string& body,
+                                const std::string& reply = "",
+                                const Dialect& dialect = kOpenai) {
+  const Teller first(1, reply), second(2, reply);
+  return expect_one_answer(first, second, path, body, dialect);
 }
 
 inline std::string chat(const std::string& fields) {

@@ -129,7 +129,8 @@ Request Session::make_request(const Choice& choice) const {
   r.tells_progress = job_.tells_progress;
   r.pin = job_.pin;
   if (job_.explain) r.explain = std::make_unique<ExplainWish>(*job_.explain);
-  if (job_.handover.goes_on) r.output = job_.handover.choices[static_cast<size_t>(choice.index)].output;
+  if (job_.handover.goes_on && !job_.handover.anew)
+    r.output = job_.handover.choices[static_cast<size_t>(choice.index)].output;
   r.max_tokens = max_tokens(choice.prompt);
   r.stop_ids = g.stop_ids;
   r.ignore_eos = g.ignore_eos;
@@ -200,7 +201,9 @@ void Session::start(Job&& job) {
   }
   for (size_t i = 0; job_.handover.goes_on && i < n; ++i) {
     const ToldChoice& told = job_.handover.choices[i];
-    if (told.any && !choices_[i]->go_on_behind(told.output, told.told_bytes))
+    if (told.any && job_.handover.anew)
+      choices_[i]->say_again(told.output, told.told_bytes);
+    else if (told.any && !choices_[i]->go_on_behind(told.output, told.told_bytes))
       return refuse_with(bad_field(at_key(at_index("handover.choices", static_cast<int64_t>(i)), "tokens"),
                                    "are a whole answer: nothing is left to say"));
   }

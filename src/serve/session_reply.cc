@@ -1,5 +1,6 @@
 // What a request's sequences have come to becomes the bytes of its reply. Io thread. See session.h.
 #include <algorithm>
+#include <utility>
 
 #include "serve/outcome.h"
 #include "serve/session.h"
@@ -51,7 +52,13 @@ void Session::write_delta(Reply& reply, Choice& c) {
     marks_are_lines_ = std::ranges::any_of(headers, [](const HttpHeader& h) { return h.value == kNdjson; });
     reply.start_stream(200, std::move(headers));
     const int64_t n_prompt = n_prompt_tokens(job_);
-    if (!job_.handover.goes_on) return job_.writer->begin(n_prompt, pending_);
+    if (!job_.handover.goes_on) {
+      job_.writer->begin(n_prompt, pending_);
+      const int64_t* n_events = job_.writer->n_events();
+      if (job_.handover.asked && !job_.handover.past.empty())
+        append_past(pending_, std::exchange(job_.handover.past, {}), n_events != nullptr ? *n_events : 0);
+      return;
+    }
     write_again([&](std::string& told) { job_.writer->begin(n_prompt, told); });
     if (int64_t* n_events = job_.writer->n_events()) *n_events = job_.handover.n_events;
   };
@@ -63,10 +70,16 @@ void Session::write_delta(Reply& reply, Choice& c) {
   }
   Delta delta;
   const bool some = c.take_text(delta);
+  if (c.differs()) {
+    failure_ = handover_mismatch("choices", "begin another answer");
+    return;
+  }
   if (Delta again = c.take_again(); !again.parts.empty() || !again.tokens.empty()) {
     begin();
     if (!wants_tokens()) again.tokens.clear();
     write_again([&](std::string& told) { job_.writer->delta(c.index, again, told); });
+    if (job_.handover.anew) mark(c, {});  // says nothing new: a sign of life
+    n_sound_ = pending_.size();
   }
   if (some) {
     begin();

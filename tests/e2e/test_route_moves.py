@@ -128,8 +128,9 @@ def told_response(raw):
         assert data['sequence_number'] == number, (number, event)
         if data['type'].endswith('.delta'):
             out[data['output_index']] = out.get(data['output_index'], '') + data['delta']
+            out['logprobs'] = out.get('logprobs', []) + data.get('logprobs', [])
         elif 'response' not in data:
-            ends.append((data['type'], data.get('text')))
+            ends.append((data['type'], data.get('text'), data.get('logprobs')))
         else:
             response = data['response']
             names.add(response['id'])
@@ -208,6 +209,9 @@ CASES = {
     'llama.cpp': ('/completion', {'prompt': 'Once', 'n_predict': 10, 'n_probs': 2, 'temperature': 0.9, 'seed': 4}),
     'tokens': ('/generate', {'text': 'Once', 'max_tokens': 12, 'temperature': 1.1, 'seed': 6, 'logprobs': 1}),
     'response': ('/v1/responses', {'input': 'Tell me a story about a fox.', 'max_output_tokens': 12, 'seed': 3}),
+    'response with logprobs': ('/v1/responses', {'input': 'Tell me a story about a fox.', 'max_output_tokens': 8, 'seed': 3,
+                                                 'top_logprobs': 2}),
+    'mirostat': ('/v1/completions', {'prompt': prompt(), 'max_tokens': 24, 'mirostat': 2, 'seed': 8, 'logprobs': 1}),
     'guided': ('/v1/chat/completions', {**STORY, 'temperature': 0.8, 'seed': 5, 'regex': '[a-z ]{20,30}[.]'}),
 }
 
@@ -282,6 +286,23 @@ class Cut(unittest.TestCase):
             self.assertEqual((status, kept['output'][0]['content'][0]['text']), (200, said[0]))
             more = {**body, 'input': 'And then?', 'previous_response_id': name}
             self.assertEqual(self.router.post('/v1/responses', more)[0], 200)
+
+    def test_a_response_goes_on_from_another_one_that_only_the_lost_worker_has(self):
+        raw = ask(self.router, '/v1/responses', {'input': 'Tell me a story about a fox.', 'max_output_tokens': 8})[2]
+        (before,), _, _ = told_response(raw)
+        body = {'input': 'And then?', 'max_output_tokens': 12, 'seed': 3, 'previous_response_id': before}
+        _, wanted, ends = told_response(ask(self.router, '/v1/responses', body)[2])
+        n_moved = self.router.metric('quire_route_moved_streams_total')
+        for after in range(2000, 6000, 333):
+            with self.subTest(after=after):
+                self.cuts.after = after
+                status, _, raw = ask(self.router, '/v1/responses', body)
+                names, said, said_ends = told_response(raw)
+                self.assertEqual((status, len(names), said, said_ends), (200, 1, wanted, ends))
+                more = {'input': 'More.', 'max_output_tokens': 2, 'previous_response_id': names.pop()}
+                self.cuts.after = None
+                self.assertEqual(self.router.post('/v1/responses', more)[0], 200)
+        self.assertGreater(self.router.metric('quire_route_moved_streams_total'), n_moved + 5)
 
     def test_a_seed_that_the_server_drew_is_kept(self):
         body = {**STORY, 'temperature': 1.5, 'max_tokens': 60, 'logprobs': True}

@@ -68,6 +68,7 @@ constexpr Field kItem[] = {
 };
 constexpr Field kPart[] = {field_of("type", kString), field_of("text", kString), ignored_field("annotations"),
                            ignored_field("logprobs")};
+constexpr int64_t kMostPastBytes = 128 << 10;  // of messages that are told to a router; it holds them
 constexpr const char* kCustomMark = "custom";  // of the result of a custom tool, in what is kept of an input
 const Schema kSchema({kFields, chat_fields(), sampling_fields(), foreign_fields(), handover_fields()});
 const Schema kReasoningSchema({kReasoning});
@@ -168,9 +169,16 @@ ApiResult<Json::Array> read_input(const Args& args, const Reading& reading) {
   return out;
 }
 
-// What was said before, of an answer that is kept.
+// What was said before, of an answer that is kept; or was kept elsewhere, where this one goes on behind what another
+// server has told of it.
 ApiResult<Json::Array> read_previous(const ApiRequest& request, const ServeEnv& env) {
   if (!request.args.has("previous_response_id")) return Json::Array{};
+  const Json* told = request.args.find("handover");
+  if (const Json* past = told != nullptr ? told->find("past") : nullptr; past != nullptr) {
+    auto messages = read_messages(past, request.reading);
+    if (!messages) return refuse(bad_field("handover.past", "holds no conversation: " + messages.error().message));
+    return std::move(*messages->as_array());
+  }
   const std::string_view id = request.args.text("previous_response_id");
   const auto found = env.responses->find(id, request.asker.owner);
   if (found == nullptr)
@@ -262,6 +270,10 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   options.tools = &tools;
   KeepResponse keep;
   QR_TRY(keep.conversation, read_previous(request, env));
+  if (job.handover.asked && !keep.conversation.empty()) {
+    job.handover.past = Json(keep.conversation).dump();
+    job.handover.asked = std::ssize(job.handover.past) <= kMostPastBytes;
+  }
   QR_TRY(keep.input, read_input(args, request.reading));
   Json::Array said = plain_messages(keep.input);
   keep.conversation.insert(keep.conversation.end(), std::make_move_iterator(said.begin()),
