@@ -1,6 +1,7 @@
 #include "app/local_models.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -25,18 +26,43 @@ constexpr size_t kMostNameBytes = 255, kPartBytes = 15;  // "-00001-of-00003"
 constexpr std::string_view kRouters[] = {"host",     "port",     "admin-host", "admin-port", "api-key", "admin-key",
                                          "api-keys", "tls-cert", "tls-key",    "config",     "name",    "alias"};
 
-// Of a folder, those of its newest files.
+// Of "m-00001-of-00003.gguf" that and the parts behind it, up to one that is not there. Of another file that one.
+std::vector<fs::path> parts_of(const fs::path& first) {
+  std::vector<fs::path> out{first};
+  const std::string stem = first.stem().string();
+  const size_t at = stem.size() - std::min(kPartBytes, stem.size());
+  int n = 0, n_read = 0;
+  const bool is_first = std::sscanf(stem.c_str() + at, "-00001-of-%5d%n", &n, &n_read) == 1;
+  if (!is_first || static_cast<size_t>(n_read) != kPartBytes || first.extension() != ".gguf") return out;
+  for (int i = 2; i <= n; ++i) {
+    char part[64];
+    std::snprintf(part, sizeof part, "-%05d-of-%05d.gguf", i, n);
+    std::error_code error;
+    const fs::path next = first.parent_path() / (stem.substr(0, at) + part);
+    if (!fs::exists(next, error)) break;
+    out.push_back(next);
+  }
+  return out;
+}
+
+// Of a folder that of its newest file, of a file in parts that of its newest part.
 void read_times(const std::string& path, LocalModel& out) {
   std::error_code error;
   const FileTimes own = file_times(path);
   out.changed_ns = own.changed_ns;
-  fs::directory_iterator entries(path, error);
-  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
-    std::error_code gone;
-    if (!entries->is_regular_file(gone)) continue;
-    const FileTimes file = file_times(entries->path().string());
-    out.modified_s = std::max(out.modified_s, file.modified_s);
-    out.changed_ns = std::max(out.changed_ns, file.changed_ns);
+  const auto add = [&out](const fs::path& file) {
+    const FileTimes times = file_times(file.string());
+    out.modified_s = std::max(out.modified_s, times.modified_s);
+    out.changed_ns = std::max(out.changed_ns, times.changed_ns);
+  };
+  if (fs::is_directory(path, error)) {
+    fs::directory_iterator entries(path, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+      std::error_code gone;
+      if (entries->is_regular_file(gone)) add(entries->path());
+    }
+  } else {
+    for (const fs::path& part : parts_of(path)) add(part);
   }
   if (out.modified_s == 0) out.modified_s = own.modified_s;
 }
@@ -68,8 +94,12 @@ int64_t weight_bytes(const fs::path& folder) {
 int64_t bytes_of(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return weight_bytes(path);
-  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
-  return error ? 0 : bytes;
+  int64_t out = 0;
+  for (const fs::path& part : parts_of(path)) {
+    const auto bytes = static_cast<int64_t>(fs::file_size(part, error));
+    out += error ? 0 : bytes;
+  }
+  return out;
 }
 
 // Names of the options of a command, without dashes; of those with two, both.

@@ -69,6 +69,32 @@ TEST_F(LocalModels, AChangeOfPermissionsIsSeen) {
   }
 }
 
+// A model in parts is all of them: their times, and their bytes.
+TEST_F(LocalModels, LaterPartsCount) {
+  put("a-00001-of-00003.gguf", "1");
+  put("a-00002-of-00003.gguf", "12");
+  put("a-00003-of-00003.gguf", "123");
+  const fs::path last = root_ / "a-00003-of-00003.gguf";
+  const auto look = [&] {
+    std::vector<std::string> left_out;
+    const auto models = models_in(root_.string(), left_out);
+    EXPECT_TRUE(models && models->size() == 1U);
+    return models && models->size() == 1U ? models->front() : LocalModel();
+  };
+  const LocalModel before = look();
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  fs::permissions(last, fs::perms::owner_read | fs::perms::group_read);
+  EXPECT_GT(look().changed_ns, before.changed_ns);
+  EXPECT_EQ(look().modified_s, before.modified_s);
+  fs::last_write_time(last, fs::last_write_time(last) + std::chrono::hours(1));
+  EXPECT_EQ(look().modified_s, modified_s(last.string()));
+  const auto named = parse_local_model("x=" + (root_ / "a-00001-of-00003.gguf").string());
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->bytes, 6);
+  EXPECT_EQ(named->modified_s, modified_s(last.string()));
+  EXPECT_EQ(parse_local_model("x=" + last.string())->bytes, 3) << "no first part";
+}
+
 TEST_F(LocalModels, AFolderIsAModelWhenItsWeightsAreThere) {
   std::vector<std::string> left_out;
   const auto there = [&] {

@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kSmallBlock = 64, kLargeBlock = 1024, kSmallBlocks = 128;
 
 // What becomes the prompt, in the order of most templates: tools and system first.
-constexpr std::array<std::string_view, 7> kText = {"tools",  "system", "instructions", "messages",
-                                                   "prompt", "input",  "query"};
+constexpr std::array<std::string_view, 9> kText = {"tools",  "system", "instructions", "messages", "input_prefix",
+                                                   "prompt", "input",  "input_ids",    "query"};
 constexpr std::array<std::string_view, 4> kMaxTokens = {"max_tokens", "max_completion_tokens", "max_output_tokens",
                                                         "n_predict"};
 

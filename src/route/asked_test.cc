@@ -38,6 +38,21 @@ TEST(Asked, BadBodiesAreReadAsFarAsTheyGo) {
   EXPECT_EQ(read_asked("{\"prompt\":\"" + std::string(1 << 20, '\\') + "\",\"user\":\"u\"}").user, "u");
 }
 
+// What /generate and /infill call it.
+TEST(Asked, TokensAndTextsToFillInArePromptsToo) {
+  std::string ids = "[1";
+  for (int i = 0; i < 100; ++i) ids += ",17";
+  const std::string begun = R"({"model":"m","input_ids":)" + ids;
+  const auto first = block_names(read_asked(begun + "]}"), 1), longer = block_names(read_asked(begun + ",18,19]}"), 1);
+  ASSERT_EQ(first.size(), 4U);
+  EXPECT_EQ(longer.size(), 4U);
+  EXPECT_EQ(first, longer);
+  EXPECT_EQ(read_asked(begun + "]}").text_bytes, std::ssize(ids) + 1);
+  const Asked fill = read_asked(R"({"input_suffix":"z","prompt":"b","input_prefix":"a"})");
+  ASSERT_EQ(fill.text.size(), 2U);
+  EXPECT_EQ(fill.text[0], "\"a\"");
+}
+
 // However a client's library escapes them: PHP's writes org\/name.
 TEST(Asked, NamesAreWhatTheyStandForHoweverTheyAreEscaped) {
   const Asked asked = read_asked(

@@ -331,12 +331,17 @@ void LocalEngines::fail_start(size_t model, const std::string& why) {
   table_.failed(model, without_path(model, why), clock_.now_ns());
 }
 
-// Where models lie is nobody's who asks for one.
+// Where models lie is nobody's who asks for one. A model in parts has files beside its own.
 std::string LocalEngines::without_path(size_t model, std::string text) const {
+  const auto replace = [&text](std::string_view what, std::string_view by) {
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+      text.replace(at, what.size(), by);
+  };
   const std::string& path = slots_[model].model.path;
   if (path.empty()) return text;
-  for (size_t at = text.find(path); at != std::string::npos; at = text.find(path, at))
-    text.replace(at, path.size(), slots_[model].model.name), at += slots_[model].model.name.size();
+  replace(path, slots_[model].model.name);
+  const std::string_view folder = std::string_view(path).substr(0, path.rfind('/') + 1);
+  if (folder.size() > 1) replace(folder, "");
   return text;
 }
 

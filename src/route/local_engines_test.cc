@@ -284,7 +284,8 @@ TEST(LocalEngines, ItGoesWhenItsTimeIsOverOrWhenItIsAskedTo) {
 
 TEST(LocalEngines, OneThatCannotStartSaysWhyAndHarmsNobody) {
   Backend one("one");
-  LocalModel broken = model("broken", script("echo first >&2; echo 'quire: /secret/m.gguf: bad magic' >&2; exit 1"));
+  LocalModel broken = model(
+      "broken", script("echo first >&2; echo 'quire: /secret/m.gguf: bad magic, as /secret/m-2.gguf' >&2; exit 1"));
   broken.path = "/secret/m.gguf";
   LocalModel absent = model("absent", {"/no/such/program", {"x"}, {}, ""});
   LocalModel late = model("late", script("exec sleep 1000"));
@@ -294,7 +295,8 @@ TEST(LocalEngines, OneThatCannotStartSaysWhyAndHarmsNobody) {
   const Router router({broken, absent, late, model("one", listener(one.port()))}, {}, limits);
   const HttpResponse why = router.complete("broken");
   EXPECT_EQ(why.status, 503);
-  EXPECT_NE(why.body.find("the model 'broken' cannot be used now: it ended (exit code 1): quire: broken: bad magic"),
+  EXPECT_NE(why.body.find(
+                "the model 'broken' cannot be used now: it ended (exit code 1): quire: broken: bad magic, as m-2.gguf"),
             std::string::npos)
       << why.body;
   ASSERT_NE(why.header("retry-after"), nullptr);
