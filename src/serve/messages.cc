@@ -301,11 +301,14 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   // Command R's answer has marks of its own, also where it does not think.
   const bool marked = !response_marks(env.reasoning.kind).open.empty() && !is_begun;
   if (job.thinks_open || marked || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
-  if (!is_begun && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
+  // Kimi K3's marks are words between tokens: nobody else could tell these from text, also behind a begun answer.
+  const bool sections = env.reasoning.kind == ReasoningForm::Kind::kimi;
+  if ((!is_begun || sections) && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;
     if (env.reasoning.hidden) job.generation.skip_special = false;
   }
+  if (sections && env.reasoning.hidden) job.generation.skip_special = false;
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY(const std::shared_ptr<const CallPlan> plan,
            env.call_plans->get(*options.tools, env.tools, std::move(job.generation.grammar)));

@@ -339,6 +339,13 @@ TEST(ToolChoice, SectionsHoldThoughtsTextAndCalls) {
   s.ask(kChat, chat(R"(,"tool_choice":"required")"));
   EXPECT_TRUE(s.takes(begin + call + end));
   EXPECT_FALSE(s.takes(begin + "On it." + call));
+  const auto content = [&](const std::string& body) {
+    return text_at(json_at(parse_json(s.post(kChat, body).body), "choices", 0, "message", "content"));
+  };
+  const std::string asked = R"({"messages":[{"role":"user","content":"x"})";
+  EXPECT_EQ(content(asked + R"(],"separate_reasoning":false})"), s.reply) << "as the model wrote it";
+  s.reply = "lo<|close|>response<|sep|>" + end;
+  EXPECT_EQ(content(asked + R"(,{"role":"assistant","content":"Hel"}]})"), "lo") << "an answer that is begun";
   const HttpResponse budget = s.post(kChat, chat(R"(,"thinking_token_budget":8)"));
   EXPECT_EQ(budget.status, 400) << budget.body;
   EXPECT_EQ(text_at(json_at(parse_json(budget.body), "error", "param")), "thinking_token_budget");
