@@ -33,7 +33,7 @@ struct Field {
   uint8_t kinds = kAnyKind;  // Kinds that are accepted; null counts as absent
   Use use = Use::used;
   double min = -kNoMax, max = kNoMax;         // of a number: its value; string: bytes; array, object: entries
-  int64_t ServeLimits::*limit = nullptr;      // takes the place of max
+  int64_t ServeLimits::* limit = nullptr;     // takes the place of max
   std::string_view same_as{};                 // the field that this is another name of
   std::array<std::string_view, 2> neutral{};  // JSON texts
 };
@@ -43,13 +43,13 @@ constexpr Field flag_field(std::string_view name) { return {.name = name, .kinds
 constexpr Field integer_field(std::string_view name, double min, double max) {
   return {.name = name, .kinds = kInteger, .min = min, .max = max};
 }
-constexpr Field count_field(std::string_view name, double min, int64_t ServeLimits::*limit) {
+constexpr Field count_field(std::string_view name, double min, int64_t ServeLimits::* limit) {
   return {.name = name, .kinds = kInteger, .min = min, .limit = limit};
 }
 constexpr Field number_field(std::string_view name, double min, double max) {
   return {.name = name, .kinds = kNumber, .min = min, .max = max};
 }
-constexpr Field field_of(std::string_view name, int kinds, int64_t ServeLimits::*limit = nullptr) {
+constexpr Field field_of(std::string_view name, int kinds, int64_t ServeLimits::* limit = nullptr) {
   return {.name = name, .kinds = static_cast<uint8_t>(kinds), .limit = limit};
 }
 constexpr Field other_name(std::string_view name, std::string_view same_as) {
