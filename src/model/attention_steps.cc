@@ -36,12 +36,14 @@ void gate_heads(Ops& ops, const Tensor& mixed, const Tensor& gates) {
   for (int64_t h = 0; h < gates.dim(1); ++h) ops.gate_rows(mixed.columns(h * v_dim, v_dim), gates.columns(h, 1));
 }
 
-void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps) {
+void attention_steps(
+    const Pass& pass, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps) {
+  Ops& ops = *pass.ops;
   const AttnParams& params = *part.params;
   const AttentionScratch at(part.scratch, params);
   make_heads(ops, at, in, part, steps);
   if (!steps.query_factors.empty()) ops.rope(at.q, steps.query_factors, params.k_dim, part.pairs);
-  if (!steps.only_reads) ops.kv_write(at.k, at.v, part.slots, *part.kv, params);
+  if (!steps.only_reads) write_kv(at.k, at.v, pass, params);
   ops.attend(at.mixed, at.q, *part.kv, *part.meta, params);
   if (!steps.gate.empty()) {
     ops.linear(steps.gate_room, in.input(), steps.gate);

@@ -3,7 +3,7 @@
 #pragma once
 #include <span>
 
-#include "ops/ops.h"
+#include "model/pass.h"
 
 namespace quire {
 
@@ -34,7 +34,9 @@ inline int64_t attention_width(const AttnParams& p) {
 // mixed [n, n_heads·v_dim]: every head times 1 / (1 + exp(−its gate)).  gates [n, n_heads].
 void gate_heads(Ops& ops, const Tensor& mixed, const Tensor& gates);
 
-// out as Ops::attention's. REQUIRES norms of single heads, or none.
-void attention_steps(Ops& ops, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps);
+// out as Ops::attention's, bit for bit where no step is asked for; keys and values go where the pass's batch says.
+// REQUIRES norms of single heads, or none.
+void attention_steps(
+    const Pass& pass, Tensor out, const NormedRows& in, const AttentionPart& part, const HeadSteps& steps);
 
 }  // namespace quire

@@ -6,7 +6,8 @@ namespace quire {
 
 int64_t BatchRows::bytes(const Size& most, int n_groups) {
   const int64_t of_group = most.n_rows + most.n_seqs * most.n_blocks;
-  return (6 * most.n_rows + most.n_seqs + 1 + n_groups * of_group) * 4 + (14 + 2 * n_groups) * Arena::kAlign;
+  return (6 * most.n_rows + most.n_seqs + 1 + most.n_again + n_groups * (of_group + most.n_again)) * 4 +
+         (15 + 3 * n_groups) * Arena::kAlign;
 }
 
 BatchRows::BatchRows(const Size& size, const KvLayout& layout, int block_tokens, Arena& arena)
@@ -19,8 +20,10 @@ BatchRows::BatchRows(const Size& size, const KvLayout& layout, int block_tokens,
   batch_.attn.first_key = ints(size.n_rows);
   batch_.attn.end_key = ints(size.n_rows);
   batch_.attn.cu_q.ptr<int32_t>()[0] = 0;
+  if (size.n_again > 0) batch_.again = ints(size.n_again);
   for (size_t g = 0; g < static_cast<size_t>(layout.n_groups()); ++g) {
     batch_.slots[g] = ints(size.n_rows);
+    if (size.n_again > 0 && has_table(g)) batch_.again_slots[g] = ints(size.n_again);
     Tensor& blocks = batch_.attn.blocks[g];
     blocks = arena.alloc(DType::i32, {size.n_seqs, has_table(g) ? size.n_blocks : 1});
     if (has_table(g)) std::fill_n(blocks.ptr<int32_t>(), blocks.n_elements(), 0);
@@ -49,8 +52,12 @@ void BatchRows::add(const SequenceRows& rows) {
     batch_.attn.end_key.ptr<int32_t>()[n_rows_ + i] = position + 1;
   }
   for (size_t g = 0; g < static_cast<size_t>(layout_.n_groups()); ++g) {
-    if (has_table(g)) put_slots(g, rows.begin, n);
+    if (!has_table(g)) continue;
+    put_slots(g, rows.begin, n, batch_.slots[g].ptr<int32_t>() + n_rows_);
+    if (rows.n_again == 0) continue;
+    put_slots(g, rows.begin - rows.n_again, rows.n_again, batch_.again_slots[g].ptr<int32_t>() + n_again_);
   }
+  for (int i = 0; i < rows.n_again; ++i) batch_.again.ptr<int32_t>()[n_again_++] = rows.first_again + i;
   n_rows_ += n;
   for (int64_t row = n_rows_ - rows.n_out; row < n_rows_; ++row) {
     batch_.out_rows.ptr<int32_t>()[n_out_++] = static_cast<int32_t>(row);
@@ -58,16 +65,16 @@ void BatchRows::add(const SequenceRows& rows) {
   batch_.attn.cu_q.ptr<int32_t>()[++n_seqs_] = static_cast<int32_t>(n_rows_);
 }
 
-// Where the next rows' keys and values go.
-void BatchRows::put_slots(size_t group, int begin, int64_t n) {
+// Where keys and values of the next sequence's positions go.
+void BatchRows::put_slots(size_t group, int begin, int64_t n, int32_t* to) const {
   const auto* blocks = batch_.attn.blocks[group].row<int32_t>(n_seqs_);
-  auto* slot = batch_.slots[group].ptr<int32_t>() + n_rows_;
   for (int position = begin; position < begin + n; ++position) {
-    *slot++ = blocks[position / block_tokens_] * block_tokens_ + position % block_tokens_;
+    *to++ = blocks[position / block_tokens_] * block_tokens_ + position % block_tokens_;
   }
 }
 
 Batch BatchRows::batch() const {
+  QR_CHECK(batch_.again.empty() ? n_again_ == 0 : n_again_ == batch_.again.dim(0));
   QR_CHECK(n_rows_ == batch_.ids.dim(0) && n_out_ == batch_.out_rows.dim(0) && n_seqs_ + 1 == batch_.attn.cu_q.dim(0));
   return batch_;
 }

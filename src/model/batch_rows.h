@@ -14,6 +14,9 @@ struct SequenceRows {
   int begin = 0;  // position of the first
   std::span<const Token> tokens, guesses = {};
   int n_out = 0;  // the last n_out of them are rows of output
+  // The n_again positions before `begin` are computed in this batch by rows of another sequence, from first_again on:
+  // their keys and values go into this one's blocks as well.
+  int first_again = 0, n_again = 0;
 };
 
 class BatchRows {
@@ -21,6 +24,7 @@ class BatchRows {
   struct Size {
     int64_t n_rows = 0, n_out = 0, n_seqs = 0;
     int64_t n_blocks = 0;  // of a sequence, at most
+    int64_t n_again = 0;   // of all sequences
   };
   // What it takes from an arena at most; n_out does not count.
   static int64_t bytes(const Size& most, int n_groups);
@@ -37,12 +41,12 @@ class BatchRows {
   Batch batch() const;
 
  private:
-  void put_slots(size_t group, int begin, int64_t n);
+  void put_slots(size_t group, int begin, int64_t n, int32_t* to) const;
 
   const KvLayout& layout_;
   const int block_tokens_;
   Batch batch_;
-  int64_t n_seqs_ = 0, n_rows_ = 0, n_out_ = 0;  // so far
+  int64_t n_seqs_ = 0, n_rows_ = 0, n_out_ = 0, n_again_ = 0;  // so far
 };
 
 }  // namespace quire

@@ -50,6 +50,28 @@ TEST(BatchRows, LaysSequencesOneBehindTheOther) {
   EXPECT_LE(arena.peak_bytes(), BatchRows::bytes(size, 3));
 }
 
+//  rows   0  1 | 2          the first computes positions 5 and 6; the second goes on with another 7 behind both of them
+TEST(BatchRows, ASequenceGoesOnBehindRowsOfAnother) {
+  const KvLayout layout = three_groups();
+  const BatchRows::Size size{.n_rows = 3, .n_out = 3, .n_seqs = 2, .n_blocks = 1, .n_again = 2};
+  Arena arena(std::move(*Buffer::allocate(BatchRows::bytes(size, 3))));
+  BatchRows rows(size, layout, 16, arena);
+  const std::vector<Token> tokens = {7}, guesses = {8}, other = {9};
+  fill(rows.table(0), {4});
+  fill(rows.table(1), {1});
+  rows.add({5, tokens, guesses, 2});
+  fill(rows.table(0), {3});
+  fill(rows.table(1), {2});
+  rows.add({.begin = 7, .tokens = other, .n_out = 1, .first_again = 0, .n_again = 2});
+  const Batch batch = rows.batch();
+  EXPECT_EQ(ints(batch.slots[0]), (std::vector<int32_t>{4 * 16 + 5, 4 * 16 + 6, 3 * 16 + 7}));
+  EXPECT_EQ(ints(batch.again), (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(ints(batch.again_slots[0]), (std::vector<int32_t>{3 * 16 + 5, 3 * 16 + 6}));
+  EXPECT_EQ(ints(batch.again_slots[1]), (std::vector<int32_t>{2 * 16 + 5, 2 * 16 + 6}));
+  EXPECT_TRUE(batch.again_slots[2].empty());
+  EXPECT_LE(arena.peak_bytes(), BatchRows::bytes(size, 3));
+}
+
 TEST(BatchRowsDeath, RowsAreMissing) {
   const KvLayout layout = three_groups();
   const BatchRows::Size size{.n_rows = 2, .n_out = 1, .n_seqs = 1, .n_blocks = 1};

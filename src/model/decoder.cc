@@ -309,11 +309,11 @@ void Decoder::attention(
                   .mixed_norm = layer.mixed_norm,
                   .only_reads = layer.only_reads,
                   .cut = config_.qkv_cut};
-  if (steps.any()) {
+  if (steps.any() || !pass.batch->again.empty()) {
     int64_t n_gates = 0;
     for (const Linear& gate : steps.gate) n_gates += gate.n_out;
     if (n_gates > 0) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_gates);  // [n, n_gates]
-    attention_steps(*pass.ops, out, in, part, steps);
+    attention_steps(pass, out, in, part, steps);
   } else {
     pass.ops->attention(out, in, part);
   }

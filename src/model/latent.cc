@@ -203,7 +203,7 @@ void write_row(const Tensor& x, const LatentPart& part, const Pass& pass) {
   pass.ops->linear(k, x, part.weights.kv_a);
   pass.ops->rms_norm(latent, latent, part.weights.kv_a_norm, kNormEps);
   if (!part.rotation.empty()) pass.ops->rope(k, part.rotation, c.head_dim, c.rope_pairs);
-  pass.ops->kv_write(k, {}, pass.batch->slots[static_cast<size_t>(part.params.group)], pass.kv, part.params);
+  write_kv(k, {}, pass, part.params);
 }
 
 }  // namespace

@@ -40,6 +40,23 @@ Result<Found> find_by_model_type(const ModelFile& file) {
 
 }  // namespace
 
+// Rows that follow each other go in one piece.
+void write_kv(const Tensor& k, const Tensor& v, const Pass& pass, const AttnParams& params) {
+  const Batch& batch = *pass.batch;
+  const auto group = static_cast<size_t>(params.group);
+  pass.ops->kv_write(k, v, batch.slots[group], pass.kv, params);
+  if (batch.again.empty()) return;
+  const std::span<const int32_t> rows = batch.again.span<int32_t>();
+  const auto n_rows = std::ssize(rows);
+  for (int64_t begin = 0, end = 0; begin < n_rows; begin = end) {
+    const int32_t first = rows[static_cast<size_t>(begin)];
+    for (end = begin + 1; end < n_rows && rows[static_cast<size_t>(end)] == first + (end - begin);) ++end;
+    const int64_t n = end - begin;
+    pass.ops->kv_write(k.rows(first, n), v.empty() ? Tensor() : v.rows(first, n),
+                       batch.again_slots[group].rows(begin, n), pass.kv, params);
+  }
+}
+
 Tensor tapped(const Pass& pass, Tap::At at) {
   for (const Tap& tap : pass.taps) {
     if (tap.at == at) return tap.out.rows(0, pass.batch->out_rows.dim(0));

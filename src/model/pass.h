@@ -18,6 +18,10 @@ struct Batch {
   // i32 [n] of every KV group: where each row's K and V go; of a group of states StateRows::to, and attn.blocks are
   // StateRows::from.
   std::array<Tensor, KvView::kMaxGroups> slots;
+  // Rows whose K and V go to other places too, where another sequence of the batch goes on behind them in blocks of its
+  // own: i32 [m], and of every KV group with a table the slots, i32 [m]. Empty: none.
+  Tensor again;
+  std::array<Tensor, KvView::kMaxGroups> again_slots;
   AttnMeta attn;
   std::span<const AdapterRows> adapters;  // by rows; lies in the arena too. The adapters were made for this model
 };
@@ -42,6 +46,9 @@ struct Pass {
   Ops* ops = nullptr;
   std::span<const Tap> taps = {};  // what head() writes beside, of a model that has_taps; each place once at most
 };
+// Puts K and V of the batch's rows where their slots of the layer's group say, and again where others go on. v is empty
+// where values are part of keys.
+void write_kv(const Tensor& k, const Tensor& v, const Pass& pass, const AttnParams& params);
 // The rows of the pass's tap at this place, [n_out, n_embd]; an empty tensor: nobody asked.
 Tensor tapped(const Pass& pass, Tap::At at);
 

@@ -218,7 +218,7 @@ void Zamba2::run_attention(const Tensor& out,
   add_pair(at.k, read, use.k, pass);
   add_pair(at.v, read, use.v, pass);
   if (!rotation.rows.empty()) pass.ops->rope(at.qk, rotation.rows, heads.k_dim, config().rope_pairs);
-  pass.ops->kv_write(at.k, at.v, pass.batch->slots[static_cast<size_t>(heads.group)], pass.kv, heads);
+  write_kv(at.k, at.v, pass, heads);
   AttnMeta meta = pass.batch->attn;
   if (heads.n_kept > 0) meta.kept_rotation = rotation.kept;
   pass.ops->attend(at.mixed, at.q, pass.kv, meta, heads);
