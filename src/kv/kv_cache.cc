@@ -262,6 +262,35 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
   return true;
 }
 
+// A block that begins behind what is computed holds nothing to copy: it is written in the step, as the sequence's is.
+bool KvCache::branch(KvBranch& out, const SeqKv& seq, const BranchRoom& wanted) {
+  QR_DCHECK(out.blocks.empty() && wanted.n_computed <= wanted.begin && wanted.begin < wanted.end);
+  const int first = wanted.begin / options_.block_tokens, n = blocks_for(wanted.end) - first;
+  if (states_ != 0) return false;
+  for (const auto& pool : pools_) {
+    if (n + wanted.n_spare > pool->n_free() + pool->n_cached()) return false;
+  }
+  out.blocks.reserve(static_cast<size_t>(n));
+  Counts counts{};
+  std::fill_n(counts.begin(), pools_.size(), n);
+  if (!make_room(counts, seq.whose)) return false;
+  out.n_shared = static_cast<size_t>(first);
+  for (int i = 0; i < n; ++i) {
+    PrefixTree::Blocks& blocks = out.blocks.emplace_back();
+    for (const auto& pool : pools_) blocks.push_back(pool->allocate());
+  }
+  if (first * options_.block_tokens < wanted.n_computed) copy_block(out.blocks.front(), seq.table[out.n_shared]);
+  return true;
+}
+
+// The deepest first, as in release().
+void KvCache::adopt(SeqKv& seq, KvBranch&& branch) {
+  QR_CHECK(seq.table.size() >= branch.n_shared && static_cast<size_t>(seq.n_indexed) <= branch.n_shared);
+  while (seq.table.size() > branch.n_shared) seq.table.pop_back();
+  for (PrefixTree::Blocks& blocks : branch.blocks) seq.table.push_back(std::move(blocks));
+  branch.blocks.clear();
+}
+
 int KvCache::copy_part(SeqKv& seq, const Prefix& prefix) {
   const auto n_had = static_cast<int>(seq.table.size()) * options_.block_tokens;
   const int most = static_cast<int>(prefix.tokens.size()) - 1 - n_had;

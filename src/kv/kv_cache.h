@@ -31,6 +31,12 @@ struct SeqKv {
   int passing = -1;    // block of the state that it put into the tree for as long as it has left no later one there
 };
 
+// Blocks in which a branch of a sequence goes on by itself, behind the sequence's first n_shared blocks.
+struct KvBranch {
+  size_t n_shared = 0;
+  std::vector<PrefixTree::Blocks> blocks;  // as SeqKv::table
+};
+
 struct KvImage;
 
 struct KvCacheOptions {
@@ -96,6 +102,16 @@ class KvCache {
   // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
   // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
+  // Blocks of its own for tokens [begin, end) of a branch, with a copy of what `seq` has computed of the first of them.
+  // False, with nothing changed, where there is no room that leaves n_spare blocks to others, and where layers keep a
+  // state. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`, memory that the host can
+  // copy. Throws std::bad_alloc with nothing changed.
+  struct BranchRoom {
+    int n_computed, begin, end, n_spare;
+  };
+  bool branch(KvBranch& out, const SeqKv& seq, const BranchRoom& wanted);
+  // The branch's blocks take the place of those that `seq` has behind the shared ones.
+  static void adopt(SeqKv& seq, KvBranch&& branch);
   // Copies the first tokens of a block that the tree has (PrefixTree::part) into a block of its own for `seq`, behind
   // its whole blocks: those that `prefix` goes on with, all but its last at most. Returns how many; 0, with nothing
   // changed: there is no such block or no room, or layers keep a state. REQUIRES as copy_next_block.
