@@ -122,7 +122,7 @@ Status add_draft(const ModelFile& file,
     needs.draft.weights = counted.ops->bytes;
     needs.largest = std::max(needs.largest, counted.ops->largest);
   }
-  needs.draft.scratch = proposer_bytes(options.proposer, {options.max_draft}, env);
+  needs.draft.scratch = proposer_bytes(options.proposer, {options.max_draft, options.max_side}, env);
   needs.weights += needs.draft.weights;
   needs.token_bytes += needs.draft.token_bytes;
   needs.scratch += needs.draft.scratch;

@@ -40,6 +40,9 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
+  line.option("--spec-width", choice.width, {1, 1 + kMostSide},
+              "tokens that heads may guess in the place of a guess's first, of which one can be right; with "
+              "--spec-depth 0 no more than pay");
 }
 
 static DraftKind kind_of(const std::string& draft) {
@@ -62,6 +65,11 @@ static std::string proposer_of(DraftKind kind) {
   return "";
 }
 
+// Whether it guesses several tokens for one place.
+static bool guesses_beside(DraftKind kind) {
+  return kind == DraftKind::medusa || kind == DraftKind::eagle || kind == DraftKind::mtp;
+}
+
 Status apply(SpecChoice& choice, EngineOptions& options) {
   const std::string& mode = choice.mode;
   if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft" && mode != "grammar")
@@ -76,6 +84,7 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
   options.exit_layers = choice.has_draft() ? n_first : 0;
   options.proposer = mode == "ngram" || mode == "grammar" ? mode : proposer_of(choice.kind);
   options.max_draft = choice.depth;
+  options.max_side = guesses_beside(choice.kind) ? choice.width - 1 : 0;
   options.adapt_draft = choice.depth == 0;
   return {};
 }
@@ -109,7 +118,7 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
   env.medusa = drafter.heads.get();
   env.eagle = drafter.eagle.get();
   DraftMemory out;
-  out.scratch = proposer_bytes(options.proposer, {options.max_draft}, env);
+  out.scratch = proposer_bytes(options.proposer, {options.max_draft, options.max_side}, env);
   if (drafter.heads != nullptr) out.weights = drafter.heads->weight_bytes;
   const EngineStats stats = engine.stats();
   const int64_t n_tokens = int64_t{stats.n_blocks - stats.n_learned_blocks} * options.block_tokens;

@@ -13,16 +13,19 @@
 
 namespace quire {
 
+inline constexpr int kUsualWidth = 4;
+
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
   std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
+  int width = kUsualWidth;    // tokens in the place of its first, at most
   DraftKind kind = {};        // of the draft; apply() finds it out
 
   // Whether something drafts that --draft names.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
-// --spec, --spec-depth, --draft.
+// --spec, --spec-depth, --spec-width, --draft.
 void declare_spec_options(CommandLine& line, SpecChoice& choice);
 // Puts it into the engine's options; the first time it looks what the draft is. Code::invalid names option and range.
 Status apply(SpecChoice& choice, EngineOptions& options);

@@ -1,5 +1,6 @@
 #include "engine/accounts.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace quire {
@@ -46,7 +47,7 @@ void Accounts::computed(const Grant& grant) {
   if (grant.seq->sent_back == SentBack::for_blocks) counters_.n_recomputed_for_blocks += grant.n_recomputed;
   for (Cost* cost : {&grant.seq->account.cost, &counters_.spent}) {
     cost->computed[static_cast<size_t>(Cause::recomputed)] += grant.n_recomputed;
-    cost->computed[static_cast<size_t>(Cause::draft)] += grant.n_drafted;
+    cost->computed[static_cast<size_t>(Cause::draft)] += grant.n_drafted + grant.n_side;
     cost->computed[static_cast<size_t>(Cause::fresh)] += grant.n_tokens - grant.n_recomputed - grant.n_drafted;
   }
 }
@@ -56,19 +57,24 @@ void Accounts::verified(const Grant& grant, int n_accepted) {
   ++counters_.n_drafts;
   Counters::ByProposer& by = counters_.drafted_by[static_cast<size_t>(grant.seq->draft_by)];
   ++by.n_drafts;
-  by.n_drafted += grant.n_drafted;
+  by.n_drafted += grant.n_drafted + grant.n_side;
   by.n_accepted += n_accepted;
-  for (int i = 0; i < grant.n_drafted && i < kMostDraft; ++i) {
-    ++counters_.n_drafted_at[static_cast<size_t>(i)];
-    if (i < n_accepted) ++counters_.n_accepted_at[static_cast<size_t>(i)];
+  const auto count = [](auto& at, int begin, int n) {
+    for (int i = begin; i < std::min(begin + n, kMostDraft); ++i) ++at[static_cast<size_t>(i)];
+  };
+  count(counters_.n_drafted_at, 0, grant.n_drafted);
+  for (int b = 0; grant.n_side > 0 && b < grant.seq->branches.size(); ++b) {
+    const Branch& branch = grant.seq->branches[b];
+    count(counters_.n_drafted_at, branch.n_shared, static_cast<int>(branch.tokens.size()));
   }
+  count(counters_.n_accepted_at, 0, n_accepted);
 }
 
 void Accounts::stages(const Plan& plan, const StageTimes& ns) {
   for (size_t i = 0; i < ns.size(); ++i) {
     if (ns[i] == 0) continue;
     Shares shares(ns[i], plan.n_tokens);
-    for (const Grant& grant : plan.grants) grant.seq->account.cost.stage_ns[i] += shares.next(grant.n_tokens);
+    for (const Grant& grant : plan.grants) grant.seq->account.cost.stage_ns[i] += shares.next(grant.n_rows());
     if (!plan.grants.empty()) counters_.spent.stage_ns[i] += ns[i];
   }
 }
@@ -83,7 +89,7 @@ void Accounts::step(const Plan& plan,
   Shares shares(step_ns, plan.n_tokens);
   for (const Grant& grant : plan.grants) {
     Sequence& seq = *grant.seq;
-    const int64_t part = shares.next(grant.n_tokens);
+    const int64_t part = shares.next(grant.n_rows());
     const bool decodes = grant.n_out > 0 && grant.n_tokens == 1 + grant.n_drafted && seq.n_generated() > 0;
     for (Cost* cost : {&seq.account.cost, &spent}) (decodes ? cost->decode_ns : cost->prefill_ns) += part;
   }

@@ -20,7 +20,7 @@ class Accounts {
   void wasted(Sequence& seq, int n);
   // The grant's rows were computed, each for the cause that the plan knows.
   void computed(const Grant& grant);
-  // n_accepted of the grant's guesses came true.
+  // n_accepted of the grant's guesses came true, one behind the other.
   void verified(const Grant& grant, int n_accepted);
   // What the step's parts took, divided by rows.
   void stages(const Plan& plan, const StageTimes& ns);

@@ -98,15 +98,20 @@ bool take_token(Sequence& seq, Sampled& sampled, bool accepted, const Taking& ho
 
 }  // namespace
 
-Taken take_tokens(const Grant& grant, std::span<Sampled> rows, const Taking& how, Ended& end) {
+Taken take_tokens(const Grant& grant, std::span<Sampled> all, size_t first, const Taking& how, Ended& end) {
   Sequence& seq = *grant.seq;
   Taken out;
-  for (size_t i = 0; i < rows.size(); ++i) {
+  while (grant.n_out > 0) {
+    const bool on_draft = out.way == kDraft;
+    const Branch* branch = on_draft ? nullptr : &seq.branches[out.way];
+    const int row =
+        on_draft ? static_cast<int>(first) + out.n_accepted : branch->first_out + out.n_accepted - branch->n_shared - 1;
+    Sampled& sampled = all[static_cast<size_t>(row)];
+    const int next = way_on(seq, out.way, out.n_accepted, sampled.token);
     const size_t n_before = seq.tokens.size();
-    const bool next_counts = i + 1 < rows.size() && static_cast<int>(i) + 1 < seq.n_checked;
-    const bool accepted = next_counts && rows[i].token == seq.draft[i];
-    out.over = take_token(seq, rows[i], accepted, how, end);
-    if (seq.tokens.size() == n_before || !accepted) break;
+    out.over = take_token(seq, sampled, next != kNoWay, how, end);
+    if (seq.tokens.size() == n_before || next == kNoWay) break;
+    out.way = next;
     ++out.n_accepted;
     if (out.over) break;
   }

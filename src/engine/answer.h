@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/guesses.h"
 #include "engine/plan.h"
 
 namespace quire {
@@ -32,11 +33,13 @@ struct Taking {
 };
 
 struct Taken {
-  int n_accepted = 0;  // of the grant's guesses
+  int n_accepted = 0;  // guesses
+  int way = kDraft;    // through the guesses, of which these are the first (engine/guesses.h)
   bool over = false;
 };
 
-// Takes the tokens of a grant's rows of output, in order, for as long as each is what the next row was computed for.
-Taken take_tokens(const Grant& grant, std::span<Sampled> rows, const Taking& how, Ended& end);
+// Takes the tokens of a grant's rows of output, in order, for as long as each is what a next row was computed for: the
+// draft's, or a branch's. `all`: what the step's rows gave; the grant's own begin at `first`.
+Taken take_tokens(const Grant& grant, std::span<Sampled> all, size_t first, const Taking& how, Ended& end);
 
 }  // namespace quire

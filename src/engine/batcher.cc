@@ -13,10 +13,55 @@ namespace {
 // replays steps that are alike (backend/cuda/replays.h).
 constexpr int64_t kBlocksTogether = 8;
 
+// Of the plan's branches, in the order in which they were placed.
+template <class F>
+void for_each_branch(const Plan& plan, const F& f) {
+  for (const Grant& grant : plan.grants) {
+    if (grant.n_side == 0) continue;
+    for (const Branch& branch : grant.seq->branches) f(grant, branch);
+  }
+}
+
 int64_t max_blocks(const Plan& plan) {
   size_t out = 1;
   for (const Grant& grant : plan.grants) out = std::max(out, grant.seq->kv.table.size());
+  for_each_branch(plan, [&](const Grant&, const Branch& branch) {
+    out = std::max(out, branch.kv.n_shared + branch.kv.blocks.size());
+  });
   return (static_cast<int64_t>(out) + kBlocksTogether - 1) / kBlocksTogether * kBlocksTogether;
+}
+
+// The branch's rows, the first of its sequence's being row `first`. Of the rows before them those that lie in its own
+// blocks are written there too.
+SequenceRows rows_of(const Grant& grant, const Branch& branch, int first, int block_tokens) {
+  const int due = grant.seq->n_computed, begin = due + 1 + branch.n_shared;
+  const int n_again = begin - std::max(due, static_cast<int>(branch.kv.n_shared) * block_tokens);
+  return {.begin = begin,
+          .tokens = branch.tokens,
+          .n_out = static_cast<int>(branch.tokens.size()),
+          .first_again = first + branch.n_shared + 1 - n_again,
+          .n_again = n_again};
+}
+
+int64_t n_again(const Plan& plan, int block_tokens) {
+  int64_t out = 0;
+  for_each_branch(
+      plan, [&](const Grant& grant, const Branch& branch) { out += rows_of(grant, branch, 0, block_tokens).n_again; });
+  return out;
+}
+
+void add_branches(const Plan& plan, const KvLayout& layout, int block_tokens, BatchRows& rows) {
+  int first = 0;
+  for (const Grant& grant : plan.grants) {
+    for (int b = 0; grant.n_side > 0 && b < grant.seq->branches.size(); ++b) {
+      const Branch& branch = grant.seq->branches[b];
+      for (size_t g = 0; g < static_cast<size_t>(layout.n_groups()); ++g) {
+        put_block_ids(grant.seq->kv, branch.kv, g, rows.table(g));
+      }
+      rows.add(rows_of(grant, branch, first, block_tokens));
+    }
+    first += grant.n_tokens;
+  }
 }
 
 // A sequence's own tokens, then its draft's.
@@ -50,20 +95,27 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
 // Runs of rows that have the same adapter, in the arena.
 std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
   if (std::ranges::all_of(plan.grants, [](const Grant& grant) { return grant.adapter() == nullptr; })) return {};
-  const auto n_most = static_cast<int64_t>(plan.grants.size() * sizeof(AdapterRows));
+  const auto n_most =
+      static_cast<int64_t>((plan.grants.size() + static_cast<size_t>(plan.n_branches)) * sizeof(AdapterRows));
   auto* out = reinterpret_cast<AdapterRows*>(arena.alloc(DType::u8, {n_most}).data);
   size_t n = 0;
-  int64_t row = 0;
-  for (const Grant& grant : plan.grants) {
-    const int64_t end = row + grant.n_tokens, begin = end - grant.n_adapted();
-    const bool goes_on = n > 0 && out[n - 1].end == begin && out[n - 1].adapter == grant.adapter();
+  const auto put = [&](const Adapter* adapter, int64_t begin, int64_t end) {
+    const bool goes_on = n > 0 && out[n - 1].end == begin && out[n - 1].adapter == adapter;
     if (goes_on) {
       out[n - 1].end = end;
-    } else if (grant.adapter() != nullptr) {
-      std::construct_at(out + n++, AdapterRows{grant.adapter(), begin, end});
+    } else if (adapter != nullptr) {
+      std::construct_at(out + n++, AdapterRows{adapter, begin, end});
     }
-    row = end;
+  };
+  int64_t row = 0;
+  for (const Grant& grant : plan.grants) {
+    row += grant.n_tokens;
+    put(grant.adapter(), row - grant.n_adapted(), row);
   }
+  // A guess lies behind the due token, to which an adapter that is at work adds already.
+  for_each_branch(plan, [&](const Grant& grant, const Branch& branch) {
+    put(grant.adapter(), branch.first_row, branch.first_row + std::ssize(branch.tokens));
+  });
   return {out, n};
 }
 
@@ -71,20 +123,25 @@ std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
 
 int64_t batch_bytes(const BatchSize& most) {
   const int64_t n_blocks = most.n_ctx / most.block_tokens + 1 + kBlocksTogether;
-  const auto adapters = most.n_seqs * static_cast<int64_t>(sizeof(AdapterRows));
-  return BatchRows::bytes({.n_rows = most.n_tokens, .n_seqs = most.n_seqs, .n_blocks = n_blocks}, most.n_groups) +
-         adapters + Arena::kAlign;
+  const int64_t n_seqs = most.n_seqs + most.n_branches;
+  const auto adapters = n_seqs * static_cast<int64_t>(sizeof(AdapterRows));
+  const BatchRows::Size size{
+      .n_rows = most.n_tokens, .n_seqs = n_seqs, .n_blocks = n_blocks, .n_again = most.n_branches * most.block_tokens};
+  return BatchRows::bytes(size, most.n_groups) + adapters + Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {
   const auto n_groups = static_cast<size_t>(layout.n_groups());
-  BatchRows rows({plan.n_tokens, plan.n_out, std::ssize(plan.grants), max_blocks(plan)}, layout, block_tokens, arena);
+  BatchRows rows({plan.n_tokens, plan.n_out, std::ssize(plan.grants) + plan.n_branches, max_blocks(plan),
+                  n_again(plan, block_tokens)},
+                 layout, block_tokens, arena);
   for (const Grant& grant : plan.grants) {
     for (size_t g = 0; g < n_groups; ++g) {
       if (rows.has_table(g)) put_block_ids(grant.seq->kv, g, rows.table(g));
     }
     rows.add(rows_of(grant));
   }
+  add_branches(plan, layout, block_tokens, rows);
   Batch batch = rows.batch();
   for (size_t g = 0; g < n_groups; ++g) {
     if (!rows.has_table(g)) put_states(plan, block_tokens, g, batch);

@@ -1,4 +1,5 @@
-// A plan as index tensors in the step's arena. Rows lie in plan order, a sequence's rows one after another.
+// A plan as index tensors in the step's arena. Rows lie in plan order, a sequence's rows one after another; behind them
+// those of branches (Plan::place_branches), each as a sequence of its own.
 #pragma once
 #include "engine/plan.h"
 #include "model/model.h"
@@ -10,6 +11,7 @@ namespace quire {
 struct BatchSize {
   int64_t n_tokens, n_seqs, n_ctx;
   int block_tokens, n_groups;
+  int64_t n_branches = 0;
 };
 int64_t batch_bytes(const BatchSize& most);
 

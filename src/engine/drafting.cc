@@ -27,6 +27,23 @@ size_t chain_of(const Draft& draft) {
   return n;
 }
 
+// Of a tree whose chain has n_chain tokens, what leads to token `leaf` behind the chain, into an empty `out`.
+void put_way(const Draft& draft, size_t n_chain, size_t leaf, Branch& out) {
+  auto at = static_cast<int32_t>(leaf);
+  for (; at >= static_cast<int32_t>(n_chain); at = draft.parents[static_cast<size_t>(at)])
+    out.tokens.push_back(draft.tokens[static_cast<size_t>(at)]);
+  std::ranges::reverse(out.tokens);
+  out.n_shared = at + 1;
+}
+
+// How many of the branch's own tokens the sequence's rules can follow.
+size_t n_followed(Sequence& seq, const Branch& branch) {
+  std::vector<Token> way(seq.draft.begin(), seq.draft.begin() + branch.n_shared);
+  way.insert(way.end(), branch.tokens.begin(), branch.tokens.end());
+  const size_t n = n_followed(seq, way), n_shared = static_cast<size_t>(branch.n_shared);
+  return n > n_shared ? n - n_shared : 0;
+}
+
 }  // namespace
 
 // Tokens that it may write still.
@@ -75,7 +92,12 @@ void Drafting::choose(std::span<const Grant> streams, int room) {
     const Draft& draft = ask_for(seq, wanted);
     int most = 0;
     if (!ask([&](Proposer& p) { most = std::min(p.most(draft), wanted); }) || most < 1) continue;
-    streams_.push_back({seq.id, most, most, static_cast<int>(seq.tokens.size()), left_of(seq)});
+    streams_.push_back({.seq = seq.id,
+                        .most = most,
+                        .depth = most,
+                        .n_tokens = static_cast<int>(seq.tokens.size()),
+                        .n_left = left_of(seq),
+                        .side = limits_.max_side});
     seqs_.push_back(&seq);
   }
   if (!controller_ || (streams_.empty() && !has_chosen_)) return;
@@ -103,6 +125,8 @@ Draft& Drafting::ask_for(const Sequence& seq, int n) {
   draft.tapped = seq.tapped.row;
   draft.first_row = seq.tapped.first;
   draft.n_rows = seq.tapped.n;
+  draft.branch_row = seq.tapped.branch;
+  draft.n_branch = seq.tapped.n_branch;
   draft.kv = nullptr;
   draft.tokens.clear();
   draft.parents.clear();
@@ -122,6 +146,7 @@ std::span<Draft> Drafting::asked(const RoomAhead& ahead) {
     if (depth == 0) continue;
     seqs_[n_asked_] = seqs_[i];
     std::swap(drafts_[n_asked_], drafts_[i]);
+    drafts_[n_asked_].max_side = streams_[i].side;
     drafts_[n_asked_++].max_tokens = depth;
   }
   return std::span(drafts_).first(n_asked_);
@@ -130,7 +155,7 @@ std::span<Draft> Drafting::asked(const RoomAhead& ahead) {
 void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead& ahead) {
   n_asked_ = 0;
   n_behind_ = 0;
-  n_accepted_ = 0;
+  n_drafted_ = n_accepted_ = 0;
   could_ = false;
   chose_ = false;
   streams_.clear();
@@ -145,9 +170,11 @@ void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead
     n_behind_ += draft.n_behind;
     // Who still takes in what came before has not been asked yet.
     if (controller_ && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
-      controller_->asked(draft.seq, draft.max_tokens, static_cast<int>(draft.tokens.size()));
+      controller_->asked(draft.seq, draft.max_tokens, static_cast<int>(chain_of(draft)));
     if (room > 0) room -= take(draft, *seqs_[i], room);
   }
+  for (size_t i = 0; i < n_asked_ && room > 0; ++i) room -= take_branches(drafts_[i], *seqs_[i], room);
+  for (size_t i = 0; i < n_asked_ && recorder_ != nullptr; ++i) record(*seqs_[i]);
 }
 
 // Puts what was drafted into its sequence, `room` tokens at most; how many that are. Where there is no memory for them
@@ -157,7 +184,7 @@ int Drafting::take(const Draft& draft, Sequence& seq, int room) {
     ++accounts_.counters().n_bad_drafts;
     return 0;
   }
-  auto n = std::min(chain_of(draft), static_cast<size_t>(room));
+  auto n = std::min({chain_of(draft), static_cast<size_t>(draft.max_tokens), static_cast<size_t>(room)});
   if (has_grammar(seq.request.sampling)) n = n_followed(seq, std::span(draft.tokens).first(n));
   try {
     seq.draft.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));
@@ -166,27 +193,88 @@ int Drafting::take(const Draft& draft, Sequence& seq, int room) {
     return 0;
   }
   seq.draft_by = draft.by;
-  if (recorder_ != nullptr && n > 0) recorder_->record({EngineInput::Kind::draft, seq.id, 0, nullptr, seq.draft});
   return static_cast<int>(n);
+}
+
+// What a tree has beside the draft, as far as that was taken: to every token that nothing follows its own branch, of
+// `room` tokens at most in all. How many these are.
+int Drafting::take_branches(const Draft& draft, Sequence& seq, int room) {
+  seq.branches.clear();
+  if (draft.parents.empty() || seq.draft.empty()) return 0;
+  const size_t n_chain = chain_of(draft);
+  int n = 0;
+  room = std::min(room, draft.max_side);
+  try {
+    for (size_t i = n_chain; i < draft.tokens.size() && n < room; ++i) {
+      if (std::ranges::find(draft.parents, static_cast<int32_t>(i)) != draft.parents.end()) continue;
+      Branch& branch = seq.branches.add();
+      put_way(draft, n_chain, i, branch);
+      if (branch.n_shared < std::ssize(seq.draft)) {
+        const auto most = static_cast<size_t>(std::min(room - n, draft.max_tokens - branch.n_shared));
+        if (branch.tokens.size() > most) branch.tokens.resize(most);
+        if (has_grammar(seq.request.sampling)) branch.tokens.resize(n_followed(seq, branch));
+        n += static_cast<int>(branch.tokens.size());
+      } else {
+        branch.tokens.clear();
+      }
+      if (branch.tokens.empty()) seq.branches.drop_last();
+    }
+  } catch (const std::bad_alloc&) {
+    seq.branches.clear();
+    return 0;
+  }
+  return n;
+}
+
+// As the tree that it is. Without memory for it the branches are not verified either.
+void Drafting::record(const Sequence& seq) {
+  if (seq.draft.empty()) return;
+  tree_.assign(seq.draft.begin(), seq.draft.end());
+  parents_.clear();
+  if (!seq.branches.empty()) {
+    for (int i = 0; i < std::ssize(seq.draft); ++i) parents_.push_back(i - 1);
+  }
+  for (const Branch& branch : seq.branches) {
+    int parent = branch.n_shared - 1;
+    for (const Token id : branch.tokens) {
+      parents_.push_back(std::exchange(parent, static_cast<int32_t>(tree_.size())));
+      tree_.push_back(id);
+    }
+  }
+  recorder_->record({EngineInput::Kind::draft, seq.id, 0, nullptr, tree_, parents_});
 }
 
 bool Drafting::is_true(const Draft& draft) const {
   const size_t n = draft.tokens.size();
   if (draft.by < 0 || static_cast<size_t>(draft.by) >= kMostProposers) return false;
-  if (n > static_cast<size_t>(draft.max_tokens) || draft.n_sure < 0 || static_cast<size_t>(draft.n_sure) > n)
-    return false;
+  const auto most =
+      static_cast<size_t>(draft.max_tokens) + static_cast<size_t>(draft.parents.empty() ? 0 : draft.max_side);
+  if (n > most || draft.n_sure < 0 || static_cast<size_t>(draft.n_sure) > n) return false;
   if (!draft.parents.empty() && draft.parents.size() != n) return false;
+  for (size_t i = 0; i < draft.parents.size(); ++i) {
+    if (draft.parents[i] < -1 || draft.parents[i] >= static_cast<int32_t>(i)) return false;
+  }
   if (!draft.probs.empty() && draft.probs.size() != n) return false;
   return std::all_of(draft.tokens.begin(), draft.tokens.end(),
                      [&](Token id) { return id >= 0 && id < limits_.n_vocab; });
 }
 
-void Drafting::verified(const Grant& grant, int n_accepted) {
+void Drafting::verified(const Grant& grant, const Taken& taken) {
   if (grant.n_drafted == 0) return;
-  accounts_.verified(grant, n_accepted);
-  n_accepted_ += n_accepted;
-  verified_.push_back({grant.seq->id, grant.n_drafted, n_accepted});
-  if (controller_) controller_->verified(grant.seq->id, grant.n_drafted, n_accepted);
+  accounts_.verified(grant, taken.n_accepted);
+  n_drafted_ += grant.n_drafted;
+  n_accepted_ += taken.n_accepted;
+  Verified what{.seq = grant.seq->id, .n_drafted = grant.n_drafted, .n_accepted = taken.n_accepted};
+  const bool branched = taken.way != kDraft;
+  what.n_right = branched ? grant.seq->branches[taken.way].n_shared : taken.n_accepted;
+  what.n_side = grant.n_side;
+  for (int i = 0; grant.n_side > 0 && i < grant.seq->branches.size(); ++i) {
+    if (grant.seq->branches[i].n_shared > 0) continue;
+    if (i == taken.way) what.came = what.n_first;
+    ++what.n_first;
+  }
+  verified_.push_back(what);
+  if (controller_) controller_->verified(what);
 }
 
 void Drafting::tell() {
@@ -195,9 +283,9 @@ void Drafting::tell() {
 }
 
 // Where guesses do not do what they are there for.
-void Drafting::warn(const Plan& plan) {
+void Drafting::warn() {
   if (!std::exchange(could_, false) || (controller_ && (!chose_ || controller_->trying()))) return;
-  if (const std::string line = alarm_.step(plan.n_drafted, n_accepted_); !line.empty()) log_warn(line);
+  if (const std::string line = alarm_.step(n_drafted_, n_accepted_); !line.empty()) log_warn(line);
   accounts_.counters().n_few_accepted = alarm_.n_few();
   accounts_.counters().n_never_drafted = alarm_.n_never();
 }
@@ -205,7 +293,7 @@ void Drafting::warn(const Plan& plan) {
 // A step beside prompts, or one in which the proposer had to catch up, says nothing of what guesses take.
 void Drafting::end_step(const Plan& plan, int64_t ns) {
   tell();
-  warn(plan);
+  warn();
   if (!chose_) return;
   controller_->observe({.n_drafted = plan.n_drafted,
                         .n_new = static_cast<int>(plan.grants.size()) + n_accepted_,

@@ -22,6 +22,7 @@ struct DraftLimits {
   int max_draft = 0;  // tokens of one draft; 0: there are no drafts
   int n_ctx = 0, n_vocab = 0;
   bool adapts = false;  // drafts are as long as it pays; else as long as may be
+  int max_side = 0;     // tokens of a tree beside a draft
 };
 
 class Drafting {
@@ -29,18 +30,19 @@ class Drafting {
   // `recorder` may be null; it hears every draft as an input. All outlive it.
   Drafting(std::shared_ptr<Proposer> proposer, const DraftLimits& limits, Accounts& accounts, InputRecorder* recorder)
       : proposer_(std::move(proposer)), limits_(limits), accounts_(accounts), recorder_(recorder) {
-    if (limits.adapts) controller_.emplace(limits.max_draft);
+    if (limits.adapts) controller_.emplace(limits.max_draft, limits.max_side);
   }
 
-  // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each. Where a
-  // grammar holds, a draft ends before the first token that may not come. `ahead` gives a sequence room in the cache
+  // Puts drafts of `room` tokens at most in all into the sequences of `streams`, grants of one due token each, and what
+  // a tree has beside them as branches without blocks, where there is room behind all drafts. Where a grammar holds, a
+  // draft and a branch end before the first token that may not come. `ahead` gives a sequence room in the cache
   // for so many tokens behind the due one and says for how many there is; it is asked where the proposer
   // writes_ahead().
   using RoomAhead = std::function<int(Sequence&, int)>;
   void propose(std::span<const Grant> streams, int room, const RoomAhead& ahead);
   bool writes_ahead() const { return proposer_->writes_ahead(); }
-  // n_accepted of the grant's drafted tokens are part of the answer now.
-  void verified(const Grant& grant, int n_accepted);
+  // What was taken of the grant's guesses is part of the answer now.
+  void verified(const Grant& grant, const Taken& taken);
   // The step took ns; the proposer hears what became of its drafts.
   void end_step(const Plan& plan, int64_t ns);
   void forget(SeqId id);
@@ -55,8 +57,10 @@ class Drafting {
   std::span<Draft> asked(const RoomAhead& ahead);
   Draft& ask_for(const Sequence& seq, int n);
   int take(const Draft& draft, Sequence& seq, int room);
+  int take_branches(const Draft& draft, Sequence& seq, int room);
+  void record(const Sequence& seq);
   void tell();
-  void warn(const Plan& plan);
+  void warn();
   // Whether the proposer did what was asked of it and threw nothing.
   template <class F>
   bool ask(const F& f);
@@ -67,11 +71,11 @@ class Drafting {
   Accounts& accounts_;
   InputRecorder* recorder_;
   std::optional<DepthController> controller_;
-  bool chose_ = false;       // the controller, in this step
-  bool has_chosen_ = false;  // ever: before there is anything to guess it learns nothing and costs nothing
-  int64_t n_behind_ = 0;     // tokens that the proposer took in first
-  int n_accepted_ = 0;       // in this step
-  bool could_ = false;       // somebody guess in this step
+  bool chose_ = false;                  // the controller, in this step
+  bool has_chosen_ = false;             // ever: before there is anything to guess it learns nothing and costs nothing
+  int64_t n_behind_ = 0;                // tokens that the proposer took in first
+  int n_drafted_ = 0, n_accepted_ = 0;  // in this step; branches are not counted among the former
+  bool could_ = false;                  // somebody guess in this step
   DraftAlarm alarm_;
   std::vector<DepthController::Stream> streams_;
   // Reused from step to step; the first n_asked_ are of this one.
@@ -79,6 +83,9 @@ class Drafting {
   std::vector<Sequence*> seqs_;
   size_t n_asked_ = 0;
   std::vector<Verified> verified_;
+  // Of the tree that is recorded.
+  std::vector<Token> tree_;
+  std::vector<int32_t> parents_;
 };
 
 }  // namespace quire

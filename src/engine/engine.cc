@@ -47,10 +47,11 @@ Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
   uses.n_out = max_out_rows(options);
   uses.n_rows = options.step_tokens;
   if (env.proposer == nullptr && guesses) {
-    QR_TRY(env.proposer, make_proposers(options.proposer, {options.max_draft}, uses));
+    QR_TRY(env.proposer, make_proposers(options.proposer, {options.max_draft, options.max_side}, uses));
   }
   if (env.proposer == nullptr) return {};
   options.max_draft = std::min(options.max_draft, env.proposer->max_draft());
+  options.max_side = std::min(options.max_side, env.proposer->max_side());
   QR_TRY_VOID(check_all_rows(*env.proposer, uses.target->info(), options.step_tokens));
   return check_taps(*env.proposer, uses.target->info(), max_out_rows(options));
 }

@@ -19,10 +19,9 @@
 namespace quire {
 
 struct EngineOptions {
-  int max_seqs = 64;        // sequences that run together; never more than step_tokens
-  int step_tokens = 512;    // token budget of a step
-  int max_chunk = 512;      // tokens of one sequence in a step
-  int n_ctx = 0;            // longest prompt + answer, 0: what the model was trained for
+  int max_seqs = 64;                       // sequences that run together; never more than step_tokens
+  int step_tokens = 512, max_chunk = 512;  // token budget of a step, and of one sequence in it
+  int n_ctx = 0;                           // longest prompt + answer, 0: what the model was trained for
   int64_t kv_bytes = 0;     // memory for blocks; under one sequence of n_ctx tokens fewer fit. 0: from what is free
   int block_tokens = 16;    // a multiple of kStripTokens
   int n_window_blocks = 0;  // of kv_bytes, for layers that see a window. 0: for all that may run, at most half
@@ -44,11 +43,11 @@ struct EngineOptions {
   // their bytes at most; a store that engines of one model share, redis://HOST:PORT/DATABASE, and how long they stay.
   std::string kv_disk{}, kv_remote{}, kv_remote_password{};
   int64_t kv_disk_bytes = int64_t{4} << 30, kv_remote_keep_s = 86'400;
-  std::string proposer{};    // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
-  int max_draft = 0;         // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
-  int draft_rows = 0;        // guessed tokens of a step at most, of all sequences; 0: max_draft of each
-  int exit_layers = 0;       // after so many layers of the model the proposer "exit" leaves it, at least 1
-  bool adapt_draft = false;  // guesses are as long as it pays, by the durations of the steps that were
+  std::string proposer{};  // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
+  int max_draft = 0;       // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
+  int max_side = 0, draft_rows = 0;  // of a tree beside these; of all guesses of a step, 0: as many as each may have
+  int exit_layers = 0;               // after so many layers of the model the proposer "exit" leaves it, at least 1
+  bool adapt_draft = false;          // guesses are as long as it pays, by the durations of the steps that were
 };
 
 // Every nondeterministic input of the engine enters through this, so that a run can be recorded and replayed: a step
@@ -58,8 +57,9 @@ struct EngineInput {
   enum class Kind : uint8_t { submit, cancel, clock, draft } kind;
   SeqId seq;
   int64_t time_ns;
-  const Request* request;          // for submit, valid during the call
-  std::span<const Token> draft{};  // for draft, likewise: what was guessed to follow the sequence
+  const Request* request;              // for submit, valid during the call
+  std::span<const Token> draft{};      // for draft, likewise: what was guessed to follow the sequence
+  std::span<const int32_t> parents{};  // as Draft has them
 };
 // What the engine made of them, in order: `value` is the grant's number of tokens, the committed token, the Finish; of
 // a preemption the number of sequences that the step's plan sent back (and seq is 0).

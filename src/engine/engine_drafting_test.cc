@@ -2,6 +2,8 @@
 // schedule, everything that shapes or ends an answer, against alone() token for token and logprob for logprob.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/test_model.h"
 #include "engine/test_proposer.h"
 #include "engine/test_schedules.h"
@@ -97,6 +99,7 @@ class AnswerSink final : public EventSink {
 struct Drafted {
   EngineStats stats;
   int64_t n_right = 0, n_accepted_right = 0;
+  int64_t n_beside = 0;  // came true beside the draft proper
 };
 
 // All of the requests, twice where the second time meets what the first one cached.
@@ -124,7 +127,7 @@ Drafted run(EngineOptions options, int n_blocks, const std::vector<Guess>& guess
   const Snapshot end = t.engine->snapshot();
   EXPECT_EQ(end.n_held_blocks, 0);
   EXPECT_EQ(proposer->n_known(), 0U) << "who ended is forgotten";
-  Drafted out{end.stats, proposer->n_drafted[Guess::right], proposer->n_accepted[Guess::right]};
+  Drafted out{end.stats, proposer->n_drafted[Guess::right], proposer->n_accepted[Guess::right], proposer->n_beside};
   int64_t n_drafted = 0, n_accepted = 0;
   for (const auto& [guess, n] : proposer->n_drafted) n_drafted += n;
   for (const auto& [guess, n] : proposer->n_accepted) n_accepted += n;
@@ -141,10 +144,12 @@ TEST(EngineDrafting, NoGuessChangesAnAnswer) {
                      std::to_string(window));
         EngineOptions options = kTestSchedules[s].options(kCtx);
         options.max_draft = max_draft;
+        options.max_side = max_draft == 4 ? 0 : ScriptedProposer::kSide;
         if (window > 0) options.n_window_blocks = 40;
         const Drafted all = run(options, kTestSchedules[s].n_blocks, {}, window);
         EXPECT_GT(all.stats.spent.n_accepted, 0);
         EXPECT_GT(all.stats.n_bad_drafts, 0);
+        EXPECT_EQ(all.n_beside > 0, options.max_side > 0);
         if (HasFailure()) return;
       }
     }
@@ -156,13 +161,14 @@ TEST(EngineDrafting, EachKindOfGuessByItself) {
     SCOPED_TRACE("guess " + std::to_string(g));
     EngineOptions options = kTestSchedules[2].options(kCtx);
     options.max_draft = 5;
+    options.max_side = ScriptedProposer::kSide;
     const auto guess = static_cast<Guess>(g);
     const Drafted one = run(options, 0, {guess});
     const Cost& spent = one.stats.spent;
     const int64_t n_drafted = spent.computed[static_cast<size_t>(Cause::draft)];
     if (guess == Guess::right) {
       EXPECT_GT(spent.n_accepted * 10, n_drafted * 8) << "but for what lies past an end";
-    } else if (guess == Guess::half || guess == Guess::branches) {
+    } else if (guess == Guess::half || guess == Guess::branches || guess == Guess::beside) {
       EXPECT_GT(spent.n_accepted, 0);
       EXPECT_LT(spent.n_accepted, n_drafted);
     } else if (guess == Guess::wrong) {
@@ -171,6 +177,7 @@ TEST(EngineDrafting, EachKindOfGuessByItself) {
     } else {
       EXPECT_EQ(n_drafted, 0) << "nothing of it was computed";
     }
+    EXPECT_EQ(one.n_beside > 0, guess == Guess::beside);
     EXPECT_EQ(one.stats.n_bad_drafts > 0, guess > Guess::nothing);
   }
 }
@@ -182,6 +189,41 @@ TEST(EngineDrafting, PreemptionAndHitsBesideGuesses) {
   EXPECT_GT(tight.stats.n_preempted, 0);
   EXPECT_GT(tight.stats.n_cached_tokens, 0);
   EXPECT_GT(tight.stats.spent.n_accepted, 0);
+}
+
+// A branch whose tokens come true costs no step, wherever it leaves the draft.
+TEST(EngineDrafting, ABranchThatIsRightSavesSteps) {
+  Request r;
+  r.prompt = random_tokens(1, 20);
+  r.max_tokens = 41;
+  const ExpectedAnswer answer = alone(r, kCtx);
+  ASSERT_EQ(answer.tokens.size(), 41U);
+  const auto steps = [&](int max_side) {
+    const auto proposer = std::make_shared<ScriptedProposer>(
+        4, kTestVocab, 1, [&](SeqId) -> std::span<const Token> { return answer.tokens; }, std::vector{Guess::beside});
+    EngineOptions options = kTestSchedules[0].options(kCtx);
+    options.max_draft = 4;
+    options.max_side = max_side;
+    TestEngine t(options, 0, nullptr, 0, proposer);
+    Request asked;
+    asked.prompt = r.prompt;
+    asked.max_tokens = 41;
+    const auto heard = t.submit(std::move(asked));
+    EXPECT_EQ(t.run(), "");
+    EXPECT_EQ(heard->answer, answer);
+    EXPECT_EQ(proposer->n_beside > 0, max_side > 0);
+    EXPECT_EQ(heard->n_accepted, heard->usage.cost.n_accepted);
+    const EngineStats stats = t.engine->stats();
+    EXPECT_EQ(stats.n_free_blocks + stats.n_cached_blocks, stats.n_blocks) << "branches have given their blocks back";
+    const auto n_drafted = stats.spent.computed[static_cast<size_t>(Cause::draft)];
+    EXPECT_EQ(std::accumulate(stats.n_drafted_at.begin(), stats.n_drafted_at.end(), int64_t{0}), n_drafted);
+    EXPECT_EQ(std::accumulate(stats.n_accepted_at.begin(), stats.n_accepted_at.end(), int64_t{0}),
+              stats.spent.n_accepted);
+    return stats.n_steps;
+  };
+  const int64_t chain = steps(0), tree = steps(6);
+  EXPECT_GT(steps(1), 0);
+  EXPECT_LT(tree, chain);
 }
 
 TEST(EngineDrafting, ARightGuessSavesSteps) {

@@ -51,6 +51,7 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
   QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, kMostContext));
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
+  QR_TRY_VOID(range("max_side", o.max_side, 0, kMostSide));
   QR_TRY_VOID(range("draft_rows", o.draft_rows, 0, 1 << 16));
   QR_TRY_VOID(range("max_queue", o.max_queue, 1, kMostQueue));
   QR_TRY_VOID(range("allowance", o.allowance, 0, kMostAllowance));
@@ -221,6 +222,7 @@ void settle_drafts(EngineOptions& options, bool guesses) {
   constexpr int kUsual = 4, kUsualAdapting = 8;
   const int usual = options.adapt_draft ? kUsualAdapting : kUsual;
   options.max_draft = !guesses ? 0 : options.max_draft == 0 ? usual : options.max_draft;
+  if (!guesses) options.max_side = 0;
 }
 
 int64_t most_drafted(const EngineOptions& options, int64_t n) {
@@ -228,14 +230,18 @@ int64_t most_drafted(const EngineOptions& options, int64_t n) {
 }
 
 int max_out_rows(const EngineOptions& options) {
-  const int64_t n_drafted = running(options) * options.max_draft;
+  const int64_t n_drafted = running(options) * (options.max_draft + options.max_side);
   return static_cast<int>(std::min<int64_t>(running(options) + most_drafted(options, n_drafted), options.step_tokens));
 }
 
 int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
   return model.arena_bytes(options.step_tokens, max_out_rows(options)) +
-         batch_bytes({options.step_tokens, running(options), options.n_ctx, options.block_tokens,
-                      model.info().kv_layout.n_groups()});
+         batch_bytes({.n_tokens = options.step_tokens,
+                      .n_seqs = running(options),
+                      .n_ctx = options.n_ctx,
+                      .block_tokens = options.block_tokens,
+                      .n_groups = model.info().kv_layout.n_groups(),
+                      .n_branches = std::min<int64_t>(running(options) * options.max_side, options.step_tokens)});
 }
 
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {

@@ -9,6 +9,8 @@
 
 namespace quire {
 
+inline constexpr int kMostSide = 15;  // tokens of a tree beside its draft, whatever is asked for
+
 // Ranges of the numbers; n_ctx must be filled in, strip_tokens is the model's. Code::invalid names option, range and
 // value.
 Status check_options(const EngineOptions& options, int strip_tokens);
@@ -42,8 +44,8 @@ Status check_virtual(int n_virtual, int n_ctx);
 inline constexpr int kStatesPerSequence = 3;  // one that is read, one that is written, one that stays findable
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
-// Fills in max_draft as an engine of these options has it: what is usual where it is 0, none where nobody guesses. A
-// proposer that guesses less makes it smaller later.
+// Fills in max_draft as an engine of these options has it: what is usual where it is 0, none where nobody guesses, and
+// no trees then. A proposer that guesses less makes them smaller later.
 void settle_drafts(EngineOptions& options, bool guesses);
 
 // Rows of a step whose logits are wanted at most: one of each that runs, and its guesses.

@@ -66,10 +66,9 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
   if (env_.proposer != nullptr) {
     pass_.tap_into(env_.proposer->taps(), env_.proposer->all_rows());
     if (env_.proposer->writes_ahead()) env_.proposer->write_into(cache_.view());
-    scheduler_.draft_with(
-        env_.proposer,
-        {std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab, options_.adapt_draft},
-        env_.recorder);
+    const DraftLimits limits{std::min(options_.max_draft, options_.max_chunk - 1), options_.n_ctx, limits_.n_vocab,
+                             options_.adapt_draft, options_.max_side};
+    scheduler_.draft_with(env_.proposer, limits, env_.recorder);
   }
   if (!tiers_.empty() && options_.prefix_cache) {
     tiers_.on_arrival([this] { inbox_.wake(); });

@@ -10,9 +10,16 @@ int Grant::n_adapted() const {
   return std::clamp(seq->n_computed + n_tokens - seq->n_base, 0, n_tokens);
 }
 
+// A branch's rows see what the draft's at the same places see.
+StepShape Grant::shape() const {
+  StepShape out = StepShape::rows(seq->n_computed, n_tokens, n_drafted);
+  for (int i = 0; i < n_side; ++i) out += StepShape::rows(seq->n_computed + 1, 1);
+  return out;
+}
+
 void Plan::clear() {
   grants.clear();
-  n_tokens = n_out = n_drafted = 0;
+  n_tokens = n_out = n_drafted = n_branches = 0;
   shape = {};
 }
 
@@ -39,13 +46,37 @@ void Plan::set_drafted(Grant& grant, int n) {
   count(grant, -1);
   grant.n_tokens = grant.n_out = 1 + n;
   grant.n_drafted = n;
+  grant.n_side = 0;
   count(grant, 1);
 }
 
+void Plan::set_branches(Grant& grant) {
+  count(grant, -1);
+  grant.n_side = 0;
+  for (const Branch& branch : grant.seq->branches) grant.n_side += static_cast<int>(branch.tokens.size());
+  count(grant, 1);
+}
+
+void Plan::place_branches() {
+  n_branches = 0;
+  int row = n_tokens, out = n_out;
+  for (const Grant& grant : grants) row -= grant.n_side, out -= grant.n_side;
+  for (const Grant& grant : grants) {
+    if (grant.n_side == 0) continue;
+    for (Branch& branch : grant.seq->branches) {
+      branch.first_row = row;
+      branch.first_out = out;
+      row += static_cast<int>(branch.tokens.size());
+      out += static_cast<int>(branch.tokens.size());
+      ++n_branches;
+    }
+  }
+}
+
 void Plan::count(const Grant& grant, int sign) {
-  n_tokens += sign * grant.n_tokens;
-  n_out += sign * grant.n_out;
-  n_drafted += sign * grant.n_drafted;
+  n_tokens += sign * grant.n_rows();
+  n_out += sign * (grant.n_out + grant.n_side);
+  n_drafted += sign * (grant.n_drafted + grant.n_side);
   if (sign > 0) {
     shape += grant.shape();
   } else {

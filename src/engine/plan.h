@@ -14,18 +14,21 @@ struct Grant {
   int n_tokens = 0;   // rows
   int n_out = 0;      // the last n_out of them give a token each
   int n_drafted = 0;  // the last n_drafted of them compute guesses; then each of these and the one before gives a token
+  int n_side = 0;     // rows of the sequence's branches beside them; each gives a token. They lie behind all grants'
   int n_recomputed = 0;  // the first n_recomputed of them were computed before
 
   // Of them those that an adapter adds to are the last n_adapted(), n_tokens at most. Before the sequence moves on.
   int n_adapted() const;
   const Adapter* adapter() const { return n_adapted() > 0 ? seq->request.adapter.get() : nullptr; }  // null: none
   // Before the sequence moves on.
-  StepShape shape() const { return StepShape::rows(seq->n_computed, n_tokens, n_drafted); }
+  StepShape shape() const;
+  int n_rows() const { return n_tokens + n_side; }  // of branches too
 };
 
 struct Plan {
   std::vector<Grant> grants;
-  int n_tokens = 0, n_out = 0, n_drafted = 0;
+  int n_tokens = 0, n_out = 0, n_drafted = 0;  // of branches too
+  int n_branches = 0;
   StepShape shape;
 
   void clear();
@@ -34,8 +37,12 @@ struct Plan {
   void drop(const Sequence& seq);
   // Puts those of the same adapter side by side, so that its weights are read once.
   void group_adapters();
-  // One of its grants has n drafted rows now. REQUIRES a grant of one row and its drafts.
+  // One of its grants has n drafted rows now, and no branches. REQUIRES a grant of one row and its drafts.
   void set_drafted(Grant& grant, int n);
+  // And rows for the branches that its sequence has.
+  void set_branches(Grant& grant);
+  // Says of every branch where its rows lie: behind those of all grants, in their order. When nothing changes any more.
+  void place_branches();
 
  private:
   void count(const Grant& grant, int sign);

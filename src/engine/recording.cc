@@ -26,7 +26,11 @@ Json line_of(const RecordedStep& step) {
   int64_t n_preempted = 0;
   for (const RecordedRequest& r : step.submits) submits.push_back(recording::write(r));
   for (const SeqId id : step.cancels) cancels.emplace_back(static_cast<int64_t>(id));
-  for (const RecordedDraft& d : step.drafts) drafts.push_back(pair(d.seq, recording::write(d.tokens)));
+  for (const RecordedDraft& d : step.drafts) {
+    Json draft = pair(d.seq, recording::write(d.tokens));
+    if (!d.parents.empty()) draft.as_array()->push_back(recording::write(d.parents));
+    drafts.push_back(std::move(draft));
+  }
   for (const EngineDecision& d : step.decisions) {
     switch (d.kind) {
       case EngineDecision::Kind::preempt: n_preempted += d.value; break;
@@ -134,7 +138,10 @@ void RecordingWriter::take(const EngineInput& input) {
       step_.start_ns = input.time_ns;
       return;
     case EngineInput::Kind::cancel: step_.cancels.push_back(input.seq); break;
-    case EngineInput::Kind::draft: step_.drafts.push_back({input.seq, {input.draft.begin(), input.draft.end()}}); break;
+    case EngineInput::Kind::draft:
+      step_.drafts.push_back(
+          {input.seq, {input.draft.begin(), input.draft.end()}, {input.parents.begin(), input.parents.end()}});
+      break;
     case EngineInput::Kind::submit: {
       RecordedRequest& r = step_.submits.emplace_back();
       r.id = input.seq;

@@ -5,7 +5,7 @@
 //
 //   {"quire_recording":4,"n_vocab":…,"fingerprint":"…","n_blocks":…,"options":{…},
 //    "prefixes":[{"content":"…","n":n}]}
-//   {"start":ns,"submit":[{…}],"cancel":[id],"drafts":[[id,[token]]],"preempted":n,"grants":[[id,n]],"end":ns,
+//   {"start":ns,"submit":[{…}],"cancel":[id],"drafts":[[id,[token],[parent]]],"preempted":n,"grants":[[id,n]],"end":ns,
 //    "out":[[id,token]|[id,"stop"]]}
 //   {"steps":n,"hash":"…"}                                        last; absent where the program was killed
 //
@@ -52,6 +52,7 @@ Request recorded_part(const Request& request);
 struct RecordedDraft {
   SeqId seq = 0;
   std::vector<Token> tokens;
+  std::vector<int32_t> parents;  // as Draft has them; empty: each token follows the one before
 };
 
 struct RecordedStep {

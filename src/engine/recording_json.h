@@ -35,6 +35,7 @@ void fields(EngineOptions& o, F&& f) {
   f("swap_bytes", o.swap_bytes);
   f("proposer", o.proposer);
   f("max_draft", o.max_draft);
+  f("max_side", o.max_side);
 }
 
 template <class F>

@@ -194,10 +194,11 @@ class Reader {
     if (json.as_array() == nullptr) return wrong("\"drafts\" is no list");
     std::string inner;
     for (const Json& each : *json.as_array()) {
-      const Json::Array* two = each.as_array();
+      const Json::Array* parts = each.as_array();
       RecordedDraft& draft = step.drafts.emplace_back();
-      const bool read = two != nullptr && two->size() == 2 && read_id((*two)[0], draft.seq) &&
-                        recording::read((*two)[1], draft.tokens, inner);
+      const bool read = parts != nullptr && (parts->size() == 2 || parts->size() == 3) &&
+                        read_id((*parts)[0], draft.seq) && recording::read((*parts)[1], draft.tokens, inner) &&
+                        (parts->size() == 2 || recording::read((*parts)[2], draft.parents, inner));
       const auto outside = [&](Token id) { return id < 0 || id >= out_.n_vocab; };
       if (!read || std::any_of(draft.tokens.begin(), draft.tokens.end(), outside)) {
         return wrong("\"drafts\" has a wrong entry");

@@ -100,6 +100,7 @@ EngineStats record_run(const std::string& path,
   std::shared_ptr<Proposer> proposer;
   if (known != nullptr) {
     wanted.max_draft = 1 + static_cast<int>(seed % 7);
+    wanted.max_side = static_cast<int>(seed % 5);
     proposer = std::make_shared<ScriptedProposer>(
         wanted.max_draft, kTestVocab, seed, [known](SeqId id) -> std::span<const Token> { return known->at(id); });
   }
@@ -387,6 +388,8 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
     return error_of(head + R"({"start":1,"submit":[{"id":"1","at":1,"prompt":[1]}],"drafts":)" + drafts + "}\n");
   };
   EXPECT_EQ(with_drafts("[[1,[3]]]"), "");
+  EXPECT_EQ(with_drafts("[[1,[3,4],[-1,-1]]]"), "");
+  EXPECT_EQ(with_drafts("[[1,[3],7]]"), "line 2: \"drafts\" has a wrong entry");
   EXPECT_EQ(with_drafts("7"), "line 2: \"drafts\" is no list");
   EXPECT_EQ(with_drafts("[[1]]"), "line 2: \"drafts\" has a wrong entry");
   EXPECT_EQ(with_drafts("[[1,[40]]]"), "line 2: \"drafts\" has a wrong entry");

@@ -72,10 +72,13 @@ std::string text_of(const std::vector<EngineDecision>& decisions) {
 class PlayedProposer final : public Proposer {
  public:
   int max_draft() const override { return std::numeric_limits<int>::max(); }
+  int max_side() const override { return std::numeric_limits<int>::max(); }
   void propose(std::span<Draft> drafts) override {
     for (const RecordedDraft& recorded : step->drafts) {
       for (Draft& draft : drafts) {
-        if (draft.seq == recorded.seq) draft.tokens = recorded.tokens;
+        if (draft.seq != recorded.seq) continue;
+        draft.tokens = recorded.tokens;
+        draft.parents = recorded.parents;
       }
     }
   }
@@ -316,7 +319,7 @@ Result<ReplayOutcome> replay_under(const Recording& recording,
   QR_TRY_VOID(check_size(int64_t{n_blocks} + recording.n_window_blocks, options.block_tokens));
   EngineOptions wanted = options;
   wanted.proposer.clear();
-  wanted.max_draft = 0;  // what would have been guessed at other times is not known
+  wanted.max_draft = wanted.max_side = 0;  // what would have been guessed at other times is not known
   set_blocks(recording, n_blocks, wanted);
   PlayModel model(options.n_ctx, recording.n_vocab, recording.fingerprint, recording.window);
   const std::unique_ptr<Ops> ops = make_play_ops();

@@ -35,7 +35,7 @@ std::span<const SampleParams> RowParams::make(const Plan& plan, Ops& ops) {
 // A rule is its request's own code: what it throws ends that request and nobody else's. That holds for the token that
 // is due; whether a guess comes true is not known yet, so where the rules cannot follow one, the rows behind do not
 // count.
-void RowParams::fill(const Rows& rows) {
+void RowParams::fill_chain(const Rows& rows) {
   const Grant& grant = *rows.grant;
   Sequence& seq = *grant.seq;
   int n_checked = 0, n_guessed = 0;
@@ -58,6 +58,32 @@ void RowParams::fill(const Rows& rows) {
   if (n_guessed > 0) {
     for (const auto& rule : seq.request.rules) rule->rollback(n_guessed);
   }
+}
+
+void RowParams::fill_branch(Sequence& seq, Branch& branch) {
+  int n_guessed = 0;
+  branch.n_checked = 0;
+  try {
+    for (; n_guessed < branch.n_shared; ++n_guessed) accept_guess(seq, seq.draft[static_cast<size_t>(n_guessed)]);
+    for (const Token id : branch.tokens) {
+      accept_guess(seq, id);
+      ++n_guessed;
+      fill_row(seq, static_cast<size_t>(branch.first_out + branch.n_checked), n_guessed);
+      ++branch.n_checked;
+    }
+  } catch (const std::exception&) {
+    // The rows behind do not count.
+  }
+  for (size_t i = static_cast<size_t>(branch.n_checked); i < branch.tokens.size(); ++i)
+    params_[static_cast<size_t>(branch.first_out) + i] = {};
+  if (n_guessed == 0) return;
+  for (const auto& rule : seq.request.rules) rule->rollback(n_guessed);
+}
+
+void RowParams::fill(const Rows& rows) {
+  fill_chain(rows);
+  if (rows.grant->n_side == 0) return;
+  for (Branch& branch : rows.grant->seq->branches) fill_branch(*rows.grant->seq, branch);
 }
 
 void RowParams::fill_row(Sequence& seq, size_t row, int n_guessed) {

@@ -1,7 +1,7 @@
 // What each row of output asks of the sampler: its own edits and numbers, from the rules as they stand behind the
 // tokens before it. Of drafted rows these are the sequence's and the guesses before them; the rules are rolled back
-// behind it, so that they only ever keep what was committed. One engine's; engine thread, which has the masks of
-// several grammars made on the threads of Ops::each.
+// behind it, so that they only ever keep what was committed; of a branch's likewise. One engine's; engine thread, which
+// has the masks of several grammars made on the threads of Ops::each.
 #pragma once
 #include <span>
 #include <vector>
@@ -29,6 +29,8 @@ class RowParams {
     size_t begin;
   };
   void fill(const Rows& rows);
+  void fill_chain(const Rows& rows);
+  void fill_branch(Sequence& seq, Branch& branch);
   void fill_row(Sequence& seq, size_t row, int n_guessed);
 
   std::vector<LogitEdits> edits_;  // by row, each with the room that it once needed

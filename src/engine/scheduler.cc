@@ -165,6 +165,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   grant_running(false);
   admit(nullptr);
   plan_.group_adapters();
+  plan_.place_branches();
   tenants_.end_plan();
   return plan_;
 }
@@ -177,7 +178,8 @@ void Scheduler::give(Sequence& seq, int n_tokens) {
   QR_DCHECK(cache_.exclusive(seq.kv, seq.n_computed, seq.n_computed + n_tokens), "a block has two writers");
   seq.moved_plan = n_plans_;
   const int n_recomputed = std::clamp(seq.account.n_ever_computed - seq.n_computed, 0, n_tokens);
-  plan_.add({&seq, n_tokens, n_tokens == seq.n_pending() ? 1 : 0, 0, n_recomputed});
+  plan_.add(
+      {.seq = &seq, .n_tokens = n_tokens, .n_out = n_tokens == seq.n_pending() ? 1 : 0, .n_recomputed = n_recomputed});
 }
 
 // For what a tier brings, or for a leader; who has waited for a tier may find a leader now.
@@ -206,54 +208,12 @@ void Scheduler::grant_running(bool decoding) {
     if (begun && cache_.grow(seq.kv, seq.n_computed + n, n_running() - 1)) {
       give(seq, n);
       ++i;
-    } else if (!take_back_drafts()) {
+    } else if (!take_back_branches() && !take_back_drafts()) {
       // From the beginning: what is preempted may have been somebody's leader, in front or behind.
       preempt(last(), SentBack::for_blocks);
       i = 0;
     }
   }
-}
-
-// Guesses for those that stream, as far as there is room that nobody else needs: everyone that runs finds a token of
-// the budget, and prompts half of what is left then; where others wait, a guess takes no block that they could have.
-void Scheduler::grant_drafts() {
-  const int n_others = n_running() - static_cast<int>(plan_.grants.size());
-  int room = options_.step_tokens - plan_.n_tokens - n_others;
-  if (n_others > 0 || !waiting_.empty()) room /= 2;
-  room = affordable_guesses(static_cast<int>(most_drafted(options_, room)));
-  if (room <= 0 || plan_.grants.empty()) return;
-  for (const Grant& grant : plan_.grants) {
-    if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped = {};
-  }
-  const auto ahead = [this](Sequence& seq, int n) { return room_ahead(seq, n); };
-  drafting_->propose(plan_.grants, room, ahead);
-  for (Grant& grant : plan_.grants) {
-    Sequence& seq = *grant.seq;
-    const int n = room_ahead(seq, static_cast<int>(seq.draft.size()));
-    seq.draft.resize(static_cast<size_t>(n));
-    if (n > 0) plan_.set_drafted(grant, n);
-    if (drafting_->writes_ahead()) cache_.truncate(seq.kv, seq.n_computed + 1 + n);
-  }
-}
-
-// For how many of n guesses there are blocks behind the due token, which are taken; where others wait, of those that it
-// holds.
-int Scheduler::room_ahead(Sequence& seq, int n) {
-  const int n_held = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() - seq.n_computed - 1;
-  if (!waiting_.empty()) n = std::min(n, n_held);
-  return n > 0 && cache_.grow(seq.kv, seq.n_computed + 1 + n) ? n : 0;
-}
-
-// Nobody is preempted for a guess. False: there was none.
-bool Scheduler::take_back_drafts() {
-  if (plan_.n_drafted == 0) return false;
-  for (Grant& grant : plan_.grants) {
-    if (grant.n_drafted == 0) continue;
-    plan_.set_drafted(grant, 0);
-    grant.seq->draft.clear();
-    cache_.truncate(grant.seq->kv, grant.seq->n_computed + 1);
-  }
-  return true;
 }
 
 // By number. Of the policy's order, so that nobody waits while one that came behind runs: places that are lent count in
@@ -268,6 +228,7 @@ void Scheduler::preempt(size_t i, SentBack why) {
   Sequence& victim = *running_[i];
   plan_.drop(victim);
   victim.draft.clear();
+  victim.branches.clear();
   victim.load = nullptr;
   pasts_.index(victim);
   swaps_.out(victim);
@@ -406,19 +367,6 @@ void Scheduler::advance() {
   }
 }
 
-// Of the grant's guesses n_accepted came true; of the others nothing is left. Windows slide after that: what they leave
-// behind cannot come back.
-void Scheduler::settle(const Grant& grant, int n_accepted) {
-  Sequence& seq = *grant.seq;
-  if (grant.n_drafted > 0) {
-    drafting_->verified(grant, n_accepted);
-    seq.draft.clear();
-    seq.n_computed -= grant.n_drafted - n_accepted;
-    cache_.truncate(seq.kv, seq.n_computed);
-  }
-  seq.account.n_ever_computed = std::max(seq.account.n_ever_computed, seq.n_computed);
-}
-
 int64_t Scheduler::queue_ns() const {
   if (step_cost_.n_observed() == 0) return 0;
   const int n_seqs = max_running();
@@ -439,24 +387,22 @@ void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitTok
   step_cost_.observe(plan_.shape, step_ns);
   accounts_.step(plan_, running_, cache_.block_tokens(), step_ns);
   const Taking how{options_.n_ctx, now_ns, emit};
-  size_t row = 0;
+  size_t out = 0;
   int first = 0;
   for (const Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
     Ended end;
-    const auto rows = sampled.subspan(row, static_cast<size_t>(grant.n_out));
     const int n_before = seq.n_generated();
-    const auto [n_accepted, over] = take_tokens(grant, rows, how, end);
+    const Taken taken = take_tokens(grant, sampled, out, how, end);
     Tenants::charge(*seq.tenant, 0, seq.n_generated() - n_before);
-    const int n_kept = grant.n_tokens - grant.n_drafted + n_accepted;
-    if (!rows.empty()) seq.tapped = {static_cast<int>(row) + n_accepted, first, n_kept, n_plans_};
-    row += rows.size();
+    if (grant.n_out > 0) tap(grant, taken, static_cast<int>(out), first);
+    out += static_cast<size_t>(grant.n_out);
     first += grant.n_tokens;
-    settle(grant, n_accepted);
+    settle(grant, taken);
     // What led to logits that are not finite is not for others to find.
-    if (!over || end.finish != Finish::error) pasts_.index(seq);
+    if (!taken.over || end.finish != Finish::error) pasts_.index(seq);
     cache_.slide(seq.kv, seq.n_computed);
-    if (!over) continue;
+    if (!taken.over) continue;
     if (seq.request.pin.id != 0) pin(seq, end);
     if (!seq.request.retention.empty() && end.finish != Finish::error) retain(seq);
     if (end.finish != Finish::error && seq.request.pool == Pool::none) growth_.answered(seq);

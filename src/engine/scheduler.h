@@ -171,8 +171,12 @@ class Scheduler {
   void admit_before(size_t i);
   void grant_drafts();
   int room_ahead(Sequence& seq, int n);
+  void grant_branches(Grant& grant);
+  bool has_room(const Sequence& seq, Branch& branch);
+  bool take_back_branches();
   bool take_back_drafts();
-  void settle(const Grant& grant, int n_accepted);
+  void tap(const Grant& grant, const Taken& taken, int out, int first) const;
+  void settle(const Grant& grant, const Taken& taken);
   void pin(Sequence& seq, Ended& end);  // scheduler_pins.cc
   void retain(const Sequence& seq);     // likewise
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/load.h"
@@ -16,6 +17,59 @@
 #include "kv/kv_image.h"
 
 namespace quire {
+
+// Guesses beside a sequence's draft: they go on behind some of its tokens, in blocks of their own.
+struct Branch {
+  int n_shared = 0;           // leading tokens of the draft that it goes on behind
+  std::vector<Token> tokens;  // its own, each behind the one before
+  KvBranch kv;
+  int first_row = 0, first_out = 0;  // Plan: where its rows lie in the step, one for each of its tokens
+  int n_checked = 0;                 // of these that the rules have followed
+};
+
+// Of a sequence. Those that are gone keep their room for the next, so that few steps take memory.
+class Branches {
+ public:
+  // One more, empty. Throws std::bad_alloc with nothing changed.
+  Branch& add() {
+    if (n_ == all_.size()) all_.emplace_back();
+    return all_[n_++];
+  }
+  // What they hold is given back.
+  void clear() {
+    keep([](const Branch&) { return false; });
+  }
+  // Those alone for which f says so, asked in order.
+  template <class F>
+  void keep(const F& f) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_; ++i) {
+      if (f(all_[i])) {
+        std::swap(all_[n++], all_[i]);
+      } else {
+        drop(all_[i]);
+      }
+    }
+    n_ = n;
+  }
+  void drop_last() { drop(all_[--n_]); }
+  bool empty() const { return n_ == 0; }
+  int size() const { return static_cast<int>(n_); }
+  Branch& operator[](int i) { return all_[static_cast<size_t>(i)]; }
+  const Branch& operator[](int i) const { return all_[static_cast<size_t>(i)]; }
+  Branch* begin() { return all_.data(); }
+  Branch* end() { return all_.data() + n_; }
+  const Branch* begin() const { return all_.data(); }
+  const Branch* end() const { return all_.data() + n_; }
+
+ private:
+  static void drop(Branch& branch) {
+    branch.tokens.clear();
+    branch.kv.blocks.clear();
+  }
+  std::vector<Branch> all_;
+  size_t n_ = 0;
+};
 
 struct Sequence {
   // Whoever submits it; constant from then on.
@@ -30,6 +84,7 @@ struct Sequence {
   // Scheduler: what there is, how much of it is computed, and where that lies.
   std::vector<Token> tokens;  // virtual ones (zeros), prompt, then what was sampled
   std::vector<Token> draft;   // guesses behind them, not yet verified
+  Branches branches;          // of a tree of guesses, beside the draft
   int draft_by = 0;           // whose they are: Draft::by
   int n_computed = 0;         // leading tokens whose keys and values are in the cache
   SeqKv kv;
@@ -80,7 +135,8 @@ struct Sequence {
   // the number of its plan.
   struct Tapped {
     int row = -1;
-    int first = 0, n = 0;
+    int first = 0, n = 0;  // rows; the last n_branch of them lie from `branch` on
+    int branch = 0, n_branch = 0;
     int64_t plan = 0;
   } tapped;
 

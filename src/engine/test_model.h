@@ -128,6 +128,7 @@ class TestModel final : public Model {
                pass.batch->attn.first_key.ptr<int32_t>()[row] == 0);
       cell = {id + 1, pos, next_past(pos == 0 ? 0 : read(pass, s, pos - 1).past, id, adapter_of(*pass.batch, row))};
       if (window_ > 0) *slot(pass, pass.batch->slots[1].ptr<int32_t>()[row], 1) = cell;
+      write_again(pass, row, cell);
     });
     for_each_row(*pass.batch, [&](int64_t s, int64_t row) { check_window(pass, s, row); });
     return x;
@@ -205,10 +206,22 @@ class TestModel final : public Model {
     return 0;
   }
   static void check_slots(const Batch& batch) {
-    for (const Tensor& of_group : batch.slots) {
-      if (of_group.empty()) continue;
-      const auto slots = of_group.span<int32_t>();
+    for (size_t g = 0; g < batch.slots.size(); ++g) {
+      if (batch.slots[g].empty()) continue;
+      std::vector<int32_t> slots;
+      for (const Tensor& some : {batch.slots[g], batch.again_slots[g]}) {
+        if (!some.empty()) slots.insert(slots.end(), some.ptr<int32_t>(), some.ptr<int32_t>() + some.dim(0));
+      }
       QR_CHECK(std::set<int32_t>(slots.begin(), slots.end()).size() == slots.size(), "two rows write to one slot");
+    }
+  }
+  // Where branches go on behind the row.
+  void write_again(const Pass& pass, int64_t row, const Cell& cell) const {
+    const Batch& batch = *pass.batch;
+    for (int64_t i = 0; !batch.again.empty() && i < batch.again.dim(0); ++i) {
+      if (batch.again.ptr<int32_t>()[i] != row) continue;
+      for (size_t g = 0; g < (window_ > 0 ? 2U : 1U); ++g)
+        *slot(pass, batch.again_slots[g].ptr<int32_t>()[i], g) = cell;
     }
   }
   static Cell* slot(const Pass& pass, int32_t slot, size_t group = 0) {

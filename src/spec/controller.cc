@@ -7,9 +7,11 @@
 namespace quire {
 namespace {
 
-constexpr float kPrior = 0.6F;     // that a guess comes true, before any was seen
-constexpr float kClassWeight = 4;  // guesses of its own that the mean of all counts as
-constexpr float kForgetOwn = 0.95F, kForgetAll = 0.99F;
+constexpr float kPrior = 0.6F;      // that a guess comes true, before any was seen
+constexpr float kSidePrior = 0.1F;  // that one beside it does
+constexpr float kClassWeight = 4;   // guesses of its own that the mean of all counts as
+constexpr float kForgetOwn = 0.95F, kForgetAll = 0.99F, kForgetSide = 0.995F;
+constexpr int kLookAside = 64;  // one of so many steps with guesses has all that may be beside the first
 // What is chosen gives way to what promises so much more for so many steps on end: soon to much, later to little.
 constexpr double kMuchBetter = 1.05, kBetter = 1.01;
 constexpr int kDwell = 64, kMuchCounts = 8;
@@ -28,11 +30,14 @@ constexpr int kFirstHold = 256, kLastHold = 1 << 14;  // steps without guesses t
 
 }  // namespace
 
-DepthController::DepthController(int max_depth) : max_depth_(max_depth) {
+DepthController::DepthController(int max_depth, int max_side)
+    : max_depth_(max_depth), max_side_(std::min(max_side, kSides)) {
   all_.tried.fill(kClassWeight);
   all_.came.fill(kClassWeight * kPrior);
   all_.asked.fill(kClassWeight);
   all_.made.fill(kClassWeight);
+  side_tried_.fill(kClassWeight);
+  side_came_.fill(kClassWeight * kSidePrior);
 }
 
 DepthController::Regime& DepthController::regime(int n_streams) { return regimes_[StepTime::bucket(n_streams)]; }
@@ -56,15 +61,15 @@ void DepthController::follow(std::span<const Stream> streams) {
     const double n_steps = std::max(std::min<double>(stream.n_left, mean_answer_) / kTokensPerStep, kLeastSteps);
     const double ns = catch_up_ns(record, stream.n_tokens);
     asked_[s] = {&record, ns, ns / n_steps};
+    const auto rate = [](float all, float all_of, float own, float own_of) {
+      return (own + kClassWeight * all / all_of) / (own_of + kClassWeight);
+    };
     float reach = 1, made = 1;
     for (int j = 0; j < std::min(stream.most, max_depth_); ++j) {
       const auto i = static_cast<size_t>(std::min(j, kPlaces - 1));
-      const auto rate = [&](const auto& n, const auto& of, float own_n, float own_of) {
-        return (own_n + kClassWeight * n[i] / of[i]) / (own_of + kClassWeight);
-      };
-      const float is_made = rate(all_.made, all_.asked, record.made[i], record.asked[i]);
+      const float is_made = rate(all_.made[i], all_.asked[i], record.made[i], record.asked[i]);
       made *= is_made;
-      reach *= is_made * rate(all_.came, all_.tried, record.came[i], record.tried[i]);
+      reach *= is_made * rate(all_.came[i], all_.tried[i], record.came[i], record.tried[i]);
       made_[s * depth + static_cast<size_t>(j)] = made;
       reach_[s * depth + static_cast<size_t>(j)] = reach;
     }
@@ -82,8 +87,20 @@ DepthController::Worth DepthController::worth(size_t stream, int rounds, const C
     out.rows += made[out.depth];
     ++out.depth;
   }
+  for (; out.depth > 0 && out.side < max_side_ && side_pays(out.side, choice.threshold); ++out.side) {
+    const auto rank = static_cast<size_t>(out.side);
+    out.gain += made[0] * side_came_[rank] / side_tried_[rank];
+    out.rows += made[0];
+  }
   const double cost = choice.threshold * out.rows + choice.rate * asked_[stream].share_ns;
   return out.depth > 0 && out.gain > cost ? out : Worth{};
+}
+
+// Within the error of what was seen: what is not asked for is hardly seen again.
+bool DepthController::side_pays(int rank, double threshold) const {
+  const auto i = static_cast<size_t>(rank);
+  const float chance = side_came_[i] / side_tried_[i];
+  return chance + std::sqrt(chance * (1 - chance) / side_tried_[i]) > threshold;
 }
 
 // With so many rounds, which guesses pay and what that yields (Dinkelbach's way to the best quotient).
@@ -108,16 +125,20 @@ DepthController::Choice DepthController::weigh(int rounds) const {
   return out;
 }
 
-void DepthController::set(std::span<Stream> streams, int rounds, const Choice& choice) const {
+void DepthController::set(std::span<Stream> streams, int rounds, const Choice& choice) {
+  const bool looks = rounds > 0 && ++n_set_ % kLookAside == 0;
   for (size_t s = 0; s < streams.size(); ++s) {
-    streams[s].depth = worth(s, std::min(streams[s].most, rounds), choice).depth;
+    const Worth its = worth(s, std::min(streams[s].most, rounds), choice);
+    streams[s].depth = its.depth;
+    streams[s].side = looks && its.depth > 0 ? max_side_ : its.side;
   }
 }
 
-void DepthController::set_tried(std::span<Stream> streams, int rounds) const {
+void DepthController::set_tried(std::span<Stream> streams, int rounds, int side) const {
   for (Stream& stream : streams) {
     const bool is_tried = std::ranges::find(tried_, stream.seq) != tried_.end();
     stream.depth = is_tried ? std::min(stream.most, rounds) : 0;
+    stream.side = is_tried ? side : 0;
   }
 }
 
@@ -167,7 +188,8 @@ void DepthController::begin(Regime& regime, std::span<Stream> streams) {
     try_some(streams, may_lose);
     if (tried_.empty()) return;
     trying_ = true;
-    set_tried(streams, rounds);
+    // With and without others beside the first, so that what a row takes is seen.
+    set_tried(streams, rounds, regime.n_begun % 2 == 0 ? max_side_ : 0);
   }
   ++regime.n_begun;
 }
@@ -196,7 +218,7 @@ void DepthController::choose(std::span<Stream> streams, int n_streams, int64_t n
   step_ = {n_streams, 0, 0, n_keys};
   trying_ = exploring_ = false;
   step_behind_ = 0;
-  for (Stream& stream : streams) stream.depth = 0;
+  for (Stream& stream : streams) stream.depth = stream.side = 0;
   if (streams.empty()) return;
   Regime& regime = this->regime(n_streams);
   follow(streams);
@@ -206,7 +228,7 @@ void DepthController::choose(std::span<Stream> streams, int n_streams, int64_t n
     const Choice now = decide(regime);
     trying_ = exploring_ = tries(regime, streams);
     if (trying_) {
-      set_tried(streams, burst_rounds_);
+      set_tried(streams, burst_rounds_, max_side_);
     } else {
       set(streams, regime.rounds, now);
     }
@@ -233,18 +255,23 @@ void DepthController::asked(SeqId seq, int n_asked, int n_drafted) {
   }
 }
 
-void DepthController::verified(SeqId seq, int n_drafted, int n_accepted) {
-  const auto at = of_.find(seq);
+// Where a token beside the draft came true, the draft's at that place did not.
+void DepthController::verified(const Verified& what) {
+  const auto at = of_.find(what.seq);
   Record* own = at == of_.end() ? nullptr : &at->second;
-  for (int j = 0; j < std::min({n_drafted, n_accepted + 1, kPlaces}); ++j) {
+  const auto put = [](float& tried, float& came, bool is_true, float forget) {
+    tried = tried * forget + 1;
+    came = came * forget + (is_true ? 1.0F : 0.0F);
+  };
+  const int n_came = what.n_right;
+  for (int j = 0; j < std::min({what.n_drafted, n_came + 1, kPlaces}); ++j) {
     const auto i = static_cast<size_t>(j);
-    const float came = j < n_accepted ? 1.0F : 0.0F;
-    if (own != nullptr) {
-      own->tried[i] = own->tried[i] * kForgetOwn + 1;
-      own->came[i] = own->came[i] * kForgetOwn + came;
-    }
-    all_.tried[i] = all_.tried[i] * kForgetAll + 1;
-    all_.came[i] = all_.came[i] * kForgetAll + came;
+    if (own != nullptr) put(own->tried[i], own->came[i], j < n_came, kForgetOwn);
+    put(all_.tried[i], all_.came[i], j < n_came, kForgetAll);
+  }
+  for (int j = 0; j < std::min(what.n_first, max_side_); ++j) {
+    const auto i = static_cast<size_t>(j);
+    put(side_tried_[i], side_came_[i], j == what.came, kForgetSide);
   }
 }
 

@@ -3,6 +3,9 @@
 // says nothing: where verifying costs, the best of guesses lose. How likely the guess at a position is made and comes
 // true is learned of every stream, shrunk to the mean of all while it is young. Depth 0 asks nobody.
 //
+// A tree has other tokens in the place of the first, one of which at most comes true. Each is a row more and pays by
+// itself, by how often those of its rank came true, in all streams; of little that is known the best is thought.
+//
 // Who guesses may have to take in what a stream wrote meanwhile before its first guess. What that takes is learned, and
 // a stream is asked for only where the guesses that it has time for pay for it.
 //
@@ -19,13 +22,15 @@
 #include <vector>
 
 #include "base/types.h"
+#include "spec/draft.h"
 #include "spec/step_time.h"
 
 namespace quire {
 
 class DepthController {
  public:
-  explicit DepthController(int max_depth);
+  // Depths up to max_depth, and up to max_side tokens beside the first of a guess.
+  explicit DepthController(int max_depth, int max_side = 0);
 
   struct Stream {
     SeqId seq = 0;
@@ -33,6 +38,7 @@ class DepthController {
     int depth = 0;     // the answer: 0 … most
     int n_tokens = 0;  // that it has
     int n_left = 0;    // that it may write still
+    int side = 0;      // the answer: tokens beside the first
   };
   // Fills in the depths; throws std::bad_alloc alone. `n_streams` and `n_keys`: of the whole step, those that may have
   // no guesses too.
@@ -41,7 +47,7 @@ class DepthController {
   // What became of the step; throw nothing. That a stream was asked for `n_asked` and `n_drafted` came, unless who
   // guesses was still taking in what came before.
   void asked(SeqId seq, int n_asked, int n_drafted);
-  void verified(SeqId seq, int n_drafted, int n_accepted);
+  void verified(const Verified& what);
   struct Outcome {
     int n_drafted = 0, n_new = 0;  // guessed rows; tokens that streams have more
     int64_t ns = 0;
@@ -61,6 +67,7 @@ class DepthController {
 
  private:
   static constexpr int kPlaces = 8;  // of a guess; those behind are as the last
+  static constexpr int kSides = 16;  // beside the first, in the order in which they are guessed
   struct Record {
     std::array<float, kPlaces> asked{}, made{};  // made where all before it were
     std::array<float, kPlaces> tried{}, came{};  // came true where all before it did
@@ -84,7 +91,7 @@ class DepthController {
   // What a stream's guesses are worth: tokens expected, rows expected, and how deep.
   struct Worth {
     double gain = 0, rows = 0;
-    int depth = 0;
+    int depth = 0, side = 0;
   };
   Regime& regime(int n_streams);
   void follow(std::span<const Stream> streams);
@@ -95,15 +102,19 @@ class DepthController {
   void begin(Regime& regime, std::span<Stream> streams);
   bool tries(Regime& regime, std::span<const Stream> streams);
   void try_some(std::span<const Stream> streams, double room_ns);
-  void set(std::span<Stream> streams, int rounds, const Choice& choice) const;
-  void set_tried(std::span<Stream> streams, int rounds) const;
+  void set(std::span<Stream> streams, int rounds, const Choice& choice);
+  void set_tried(std::span<Stream> streams, int rounds, int side) const;
   void charge(const Outcome& outcome);
   static void guard(Regime& regime, double gained);
 
-  const int max_depth_;
+  bool side_pays(int rank, double threshold) const;
+
+  const int max_depth_, max_side_;
   StepTime time_;
   std::unordered_map<SeqId, Record> of_;
   Record all_;
+  std::array<float, kSides> side_tried_{}, side_came_{};  // beside the first, by rank, of all streams
+  int n_set_ = 0;                                         // steps with guesses as chosen
   std::array<Regime, StepTime::kBuckets> regimes_;
   // Of the step at hand: of every stream the chances that a guess is made, and that it is made and true, by place.
   std::vector<float> made_, reach_;

@@ -145,7 +145,7 @@ class World {
     a.n_known = a.n_tokens + std::min(n_accepted, depth - 1);
     if (fixed_ < 0) {
       controller_.asked(a.id, depth, depth);
-      controller_.verified(a.id, depth, n_accepted);
+      controller_.verified({a.id, depth, n_accepted, n_accepted});
     }
     return n_accepted;
   }

@@ -52,7 +52,7 @@ std::pair<double, double> run(const World& world, int fixed, DepthController* co
       n_drafted += stream.depth;
       n_rounds = std::max(n_rounds, stream.depth);
       n_new += 1 + n_accepted;
-      if (fixed < 0 && stream.depth > 0) c.verified(stream.seq, stream.depth, n_accepted);
+      if (fixed < 0 && stream.depth > 0) c.verified({stream.seq, stream.depth, n_accepted, n_accepted});
     }
     const double took = world.machine.ns(world.n_streams + n_drafted, n_rounds) * (0.9 + 0.2 * rng.unit());
     if (fixed < 0) c.observe({n_drafted, static_cast<int>(n_new), static_cast<int64_t>(took)});
@@ -119,7 +119,7 @@ TEST(DepthController, StreamsThatGuessBadlyAreAskedForLess) {
     for (const auto& stream : streams) {
       int n_accepted = 0;
       while (n_accepted < stream.depth && rng.unit() < (stream.seq % 2 == 0 ? 0.9 : 0.1)) ++n_accepted;
-      if (stream.depth > 0) controller.verified(stream.seq, stream.depth, n_accepted);
+      if (stream.depth > 0) controller.verified({stream.seq, stream.depth, n_accepted, n_accepted});
       n_drafted += stream.depth;
       n_new += 1 + n_accepted;
       n_rounds = std::max(n_rounds, stream.depth);
@@ -129,6 +129,41 @@ TEST(DepthController, StreamsThatGuessBadlyAreAskedForLess) {
     controller.observe({n_drafted, n_new, static_cast<int64_t>(1e7 * (1 + 0.05 * (8 + n_drafted) + 0.05 * n_rounds))});
   }
   EXPECT_GT(asked[0], 5 * asked[1]);
+}
+
+// One stream; its first guess comes true in 0.3 of the steps, those beside it, by rank, in 0.15, 0.08 and 0.005. Where
+// a row costs 0.05 of a step the first two pay, at 0.1 one does, at 0.2 none; where rows are free, all do.
+TEST(DepthController, TokensBesideTheFirstAreAskedForWhereTheyPay) {
+  const auto usual_side = [](double row_cost) {
+    DepthController controller(2, 3);
+    Rng rng(5);
+    std::array<int, 4> n_steps{};
+    for (int step = 0; step < 4000; ++step) {
+      std::array<DepthController::Stream, 1> one{{{.seq = 1, .most = 2, .n_tokens = 100, .n_left = 1000}}};
+      controller.choose(one, 1, 100);
+      const DepthController::Stream& stream = one[0];
+      Verified what{.seq = 1, .n_drafted = stream.depth};
+      if (stream.depth > 0) {
+        const double at = rng.unit();
+        what.n_first = what.n_side = stream.side;
+        what.came = at < 0.3 ? -1 : at < 0.45 ? 0 : at < 0.53 ? 1 : at < 0.535 ? 2 : -1;
+        if (what.came >= stream.side) what.came = -1;
+        what.n_right = at < 0.3 ? 1 : 0;
+        what.n_accepted = what.n_right + (what.came >= 0 ? 1 : 0);
+        controller.verified(what);
+      }
+      const int n_drafted = stream.depth + what.n_side;
+      const double noise = 0.95 + 0.1 * rng.unit();
+      controller.observe({n_drafted, 1 + what.n_accepted,
+                          static_cast<int64_t>(1e7 * noise * (1 + row_cost * n_drafted + 0.05 * stream.depth))});
+      if (step > 2000 && !controller.trying()) ++n_steps[static_cast<size_t>(stream.depth > 0 ? stream.side : 0)];
+    }
+    return std::max_element(n_steps.begin(), n_steps.end()) - n_steps.begin();
+  };
+  EXPECT_EQ(usual_side(0.05), 2);
+  EXPECT_EQ(usual_side(0.1), 1);
+  EXPECT_EQ(usual_side(0.0), 3);
+  EXPECT_EQ(usual_side(0.2), 0);
 }
 
 TEST(DepthController, TheSameStepsTeachTheSame) {
@@ -143,7 +178,7 @@ TEST(DepthController, AsksNobodyBeyondWhatMayBe) {
     controller.choose(streams, 5, 100);
     for (const auto& stream : streams) {
       ASSERT_LE(stream.depth, stream.most);
-      if (stream.depth > 0) controller.verified(stream.seq, stream.depth, stream.depth);
+      if (stream.depth > 0) controller.verified({stream.seq, stream.depth, stream.depth, stream.depth});
     }
     const int n = streams[0].depth + streams[1].depth;
     controller.observe({n, 5 + n, 1'000'000});

@@ -30,6 +30,28 @@ SampleParams draw_likeliest() {
   return out;
 }
 
+SampleParams beside(SampleParams params, int n_side) {
+  if (n_side == 0) return params;
+  params.logprob = true;
+  params.n_top = n_side + 1;
+  return params;
+}
+
+void add_side(std::span<const Token> likely, Draft& draft) {
+  const auto n_chain = static_cast<int>(draft.tokens.size());
+  if (n_chain == 0) return;
+  const Token first = draft.tokens.front();
+  int n = 0;
+  for (const Token id : likely) {
+    if (id == first) continue;
+    if (n++ == draft.max_side) break;
+    draft.tokens.push_back(id);
+  }
+  if (static_cast<int>(draft.tokens.size()) == n_chain) return;
+  for (int i = 0; i < n_chain; ++i) draft.parents.push_back(i - 1);
+  draft.parents.resize(draft.tokens.size(), -1);
+}
+
 bool take_guess(Token token, Draft& draft) {
   draft.tokens.push_back(token);
   const bool ends = std::find(draft.ends.begin(), draft.ends.end(), token) != draft.ends.end();

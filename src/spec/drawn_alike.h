@@ -13,6 +13,10 @@ void put_biases(const Draft& draft, LogitEdits& out);
 SampleParams draw_alike(const Draft& draft, const LogitEdits& edits);
 // The likeliest token, whatever the sequence asks for: of those that draw nothing.
 SampleParams draw_likeliest();
+// Asks for what is likely beside the token, too: so many.
+SampleParams beside(SampleParams params, int n_side);
+// Makes a tree of a draft that is complete: beside its first token those of `likely` that are others, max_side at most.
+void add_side(std::span<const Token> likely, Draft& draft);
 // Puts a token into the draft. Whether it wants one more: not behind an end token, and not where it has all that was
 // asked for.
 bool take_guess(Token token, Draft& draft);

@@ -64,6 +64,11 @@ std::span<const Token> EaglePass::run(std::span<const HeadRows> rows,
   return tokens_;
 }
 
+void EaglePass::likeliest(size_t i, std::vector<Token>& out) const {
+  out.clear();
+  for (const TopLogprob& each : sampled_[i].top) out.push_back(head_.tokens[static_cast<size_t>(each.id)]);
+}
+
 // What each row goes on from: the target's states through fc, or behind its last norm, or what the head itself left.
 Tensor EaglePass::states_of(std::span<const HeadRows> rows, bool first, int64_t n) {
   const Tensor x = arena_.alloc_rows(n, head_.n_embd);  // [n, n_embd]

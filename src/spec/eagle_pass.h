@@ -19,6 +19,7 @@ class EaglePass final : public HeadPass {
                              std::span<const SampleParams> params,
                              bool first,
                              const KvView& kv) override;
+  void likeliest(size_t i, std::vector<Token>& out) const override;
 
  private:
   Tensor states_of(std::span<const HeadRows> rows, bool first, int64_t n);

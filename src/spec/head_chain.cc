@@ -36,8 +36,10 @@ void HeadChain::propose(std::span<Draft> drafts) {
   rows_.clear();
   wanting_.clear();
   if (edits_.size() < drafts.size()) edits_.resize(drafts.size());
+  if (likely_.size() < drafts.size()) likely_.resize(drafts.size());
   for (size_t i = 0; i < drafts.size(); ++i) {
     pasts_[drafts[i].seq].call = call_;
+    likely_[i].clear();
     if (setting_.draws == HeadDraws::alike) put_biases(drafts[i], edits_[i]);
   }
   int room = setting_.size.n_rows;
@@ -45,10 +47,11 @@ void HeadChain::propose(std::span<Draft> drafts) {
   for (const bool few : {true, false}) {
     for (size_t i = 0; i < drafts.size(); ++i) {
       Draft& draft = drafts[i];
-      if ((draft.n_rows <= kFewRows) == few) room -= begin(draft, pasts_[draft.seq], edits_[i], room);
+      if ((draft.n_rows <= kFewRows) == few) room -= begin(draft, i, room);
     }
   }
   for (bool first = true; !wanting_.empty(); first = false) write_on(first);
+  for (size_t i = 0; i < drafts.size(); ++i) add_side(likely_[i], drafts[i]);
 }
 
 void HeadChain::forget(SeqId id) {
@@ -60,7 +63,8 @@ void HeadChain::forget(SeqId id) {
 
 // Takes in what the target computed in the step before, the last `room` rows of it; how many these are. A row is of
 // the token behind the one whose states it reads, so its last one is the due token's.
-int HeadChain::begin(Draft& draft, Past& past, const LogitEdits& edits, int room) {
+int HeadChain::begin(Draft& draft, size_t number, int room) {
+  Past& past = pasts_[draft.seq];
   const int end = static_cast<int>(draft.context.size()), n = std::min({draft.n_rows, room, end - 1});
   if (n <= 0) return 0;
   if (past.kv.table.empty() || past.end != end - n) {
@@ -71,8 +75,11 @@ int HeadChain::begin(Draft& draft, Past& past, const LogitEdits& edits, int room
   cache_.truncate(past.kv, n_before);
   if (!grow(past, n_before + n)) return 0;
   draft.n_behind = n - 1;
-  rows_.push_back({&past.kv, n_before, draft.context.last(static_cast<size_t>(n)), draft.first_row + draft.n_rows - n});
-  wanting_.push_back({&draft, &past, &edits});
+  HeadRows rows{&past.kv, n_before, draft.context.last(static_cast<size_t>(n)), draft.first_row + draft.n_rows - n};
+  rows.n_then = std::min(n, draft.n_branch);
+  rows.then = draft.branch_row + draft.n_branch - rows.n_then;
+  rows_.push_back(rows);
+  wanting_.push_back({&draft, &past, &edits_[number], &likely_[number]});
   return n;
 }
 
@@ -93,7 +100,8 @@ void HeadChain::write_on(bool first) {
   params_.clear();
   for (const Wanting& each : wanting_) {
     const bool alike = setting_.draws == HeadDraws::alike;
-    params_.push_back(alike ? draw_alike(*each.draft, *each.edits) : draw_likeliest());
+    const SampleParams params = alike ? draw_alike(*each.draft, *each.edits) : draw_likeliest();
+    params_.push_back(beside(params, first ? each.draft->max_side : 0));
   }
   const std::span<const Token> guesses = pass_->run(rows_, params_, first, cache_.view());
   rows_.clear();
@@ -102,6 +110,7 @@ void HeadChain::write_on(bool first) {
     const Wanting each = wanting_[i];
     each.past->end = static_cast<int>(each.draft->context.size());  // not before: a pass may throw
     if (guesses[i] < 0) continue;
+    if (first && each.draft->max_side > 0) pass_->likeliest(i, *each.likely);
     const bool wants_more = take_guess(guesses[i], *each.draft);
     const int at = each.past->end - each.past->begin + static_cast<int>(each.draft->tokens.size()) - 1;
     if (!wants_more || !grow(*each.past, at + 1)) continue;

@@ -18,7 +18,7 @@ enum class HeadDraws : uint8_t { likeliest, alike };
 class HeadChain final : public Proposer {
  public:
   struct Setting {
-    int max_draft = 0, n_blocks = 0;
+    int max_draft = 0, max_side = 0, n_blocks = 0;
     HeadPassSize size = {};
     HeadDraws draws = HeadDraws::likeliest;
   };
@@ -32,6 +32,7 @@ class HeadChain final : public Proposer {
   HeadChain(const Setting& setting, const KvLayout& layout, std::unique_ptr<HeadPass> pass, std::vector<Buffer> blocks);
 
   int max_draft() const override { return setting_.max_draft; }
+  int max_side() const override { return setting_.max_side; }
   std::span<const StreamTap> all_rows() const override { return pass_->tapped(); }
   void propose(std::span<Draft> drafts) override;
   void forget(SeqId id) override;
@@ -47,9 +48,10 @@ class HeadChain final : public Proposer {
     Draft* draft;
     Past* past;
     const LogitEdits* edits;
+    std::vector<Token>* likely;  // in the place of its first guess
   };
 
-  int begin(Draft& draft, Past& past, const LogitEdits& edits, int room);
+  int begin(Draft& draft, size_t number, int room);
   bool grow(Past& past, int n);
   void write_on(bool first);
 
@@ -60,6 +62,7 @@ class HeadChain final : public Proposer {
   uint64_t call_ = 0;
   // Of the call at hand; kept for their room.
   std::vector<LogitEdits> edits_;
+  std::vector<std::vector<Token>> likely_;
   std::vector<HeadRows> rows_;
   std::vector<SampleParams> params_;
   std::vector<Wanting> wanting_;

@@ -31,8 +31,10 @@ Tensor state_rows(std::span<const HeadRows> rows, int64_t n, Arena& arena) {
   const Tensor out = arena.alloc(DType::i32, {n});
   auto* at = out.ptr<int32_t>();
   for (const HeadRows& r : rows) {
-    std::iota(at, at + r.tokens.size(), r.from);
-    at += r.tokens.size();
+    const auto n_first = static_cast<std::ptrdiff_t>(r.tokens.size()) - r.n_then;
+    std::iota(at, at + n_first, r.from);
+    std::iota(at + n_first, at + n_first + r.n_then, r.then);
+    at += n_first + r.n_then;
   }
   return out;
 }

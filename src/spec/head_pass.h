@@ -16,7 +16,8 @@ struct HeadRows {
   const SeqKv* kv = nullptr;  // has blocks for all of them
   int begin = 0;              // position of the first
   std::span<const Token> tokens;
-  int from = 0;  // the first row's state: a row of tapped(), or, of one token, a place in the run before
+  int from = 0;              // the first row's state: a row of tapped(), or, of one token, a place in the run before
+  int then = 0, n_then = 0;  // the last n_then rows read states from `then` on
 };
 
 struct HeadPassSize {
@@ -37,6 +38,8 @@ class HeadPass {
                                      std::span<const SampleParams> params,
                                      bool first,
                                      const KvView& kv) = 0;
+  // Of the i-th of the rows of the run before the likeliest tokens, as many as its params' n_top asked for, into `out`.
+  virtual void likeliest(size_t i, std::vector<Token>& out) const = 0;
 };
 
 // The rows as a batch, in the arena; every sequence's last row is one of output.

@@ -48,4 +48,9 @@ std::span<const Token> MtpPass::run(std::span<const HeadRows> rows,
   return tokens_;
 }
 
+void MtpPass::likeliest(size_t i, std::vector<Token>& out) const {
+  out.clear();
+  for (const TopLogprob& each : sampled_[i].top) out.push_back(each.id);
+}
+
 }  // namespace quire

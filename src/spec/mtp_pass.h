@@ -19,6 +19,7 @@ class MtpPass final : public HeadPass {
                              std::span<const SampleParams> params,
                              bool first,
                              const KvView& kv) override;
+  void likeliest(size_t i, std::vector<Token>& out) const override;
 
  private:
   const MtpHead& head_;

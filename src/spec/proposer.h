@@ -10,51 +10,11 @@
 #include "base/registry.h"
 #include "base/result.h"
 #include "model/model.h"
-#include "sample/sampling_params.h"
+#include "spec/draft.h"
 
 namespace quire {
 
 struct MedusaHeads;
-struct SeqKv;
-
-// What is asked for one sequence, and the answer to it.
-struct Draft {
-  SeqId seq = 0;
-  std::span<const Token> context;  // every token that the sequence has; the last one is due
-  int n_prompt = 0;                // leading tokens that are its prompt
-  int n_before = 0;                // positions before the context: of virtual tokens, which nobody guesses from
-  int max_tokens = 0;              // ≥ 1
-  // What else the sequence's tokens come of, for those who write as the target would; null: not told.
-  const SamplingParams* sampling = nullptr;
-  std::span<const Token> ends;  // behind which there is nothing
-  uint64_t salt = 0;            // who may share its past, but for the first n_public tokens
-  int n_public = 0;
-  // Row of the proposer's taps() that its due token was drawn from; −1: its last row was not of the step before.
-  int tapped = -1;
-  // The rows of all_rows() that it had in the step before and that are part of its past now, the last of them that
-  // which its due token was drawn from: the first of them, and how many. 0: it had none.
-  int first_row = 0, n_rows = 0;
-  // Its blocks in the target's cache, with room behind what is computed for the due token and max_tokens − 1 more; of a
-  // proposer that writes_ahead() alone, else null.
-  const SeqKv* kv = nullptr;
-
-  // The answer: empty when it is asked for, and the vectors keep their room from step to step. More than max_tokens, an
-  // id outside of the vocabulary, lists of other lengths: then there is no draft, and it is counted.
-  std::vector<Token> tokens;
-  // Of each token which of `tokens` it follows, −1: the context. Empty: each follows the one before. Of a tree that
-  // part is verified in which each follows the one before.
-  std::vector<int32_t> parents;
-  std::vector<float> probs;  // with which each was drawn, for those who verify by them; empty: not known
-  int n_sure = 0;            // leading tokens beside which nothing is allowed (a grammar says so)
-  int n_behind = 0;          // tokens of the context that were taken in first: work that does not come again
-  int by = 0;                // which of several proposers it is of (spec/several.h)
-};
-
-// What became of a draft.
-struct Verified {
-  SeqId seq = 0;
-  int n_drafted = 0, n_accepted = 0;
-};
 
 // Hidden states of every row of a step, between two layers of the target.
 struct StreamTap {
@@ -66,7 +26,8 @@ struct StreamTap {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  virtual int max_draft() const = 0;  // tokens of one draft at most
+  virtual int max_draft() const = 0;          // tokens of one draft at most
+  virtual int max_side() const { return 0; }  // and of a tree beside them
   // What the target's passes write for it, into memory of its own with room for ProposerEnv::n_out rows: in propose()
   // it holds the rows of output of the last step. The same for as long as it lives.
   virtual std::span<const Tap> taps() const { return {}; }
@@ -90,6 +51,7 @@ class Proposer {
 
 struct ProposerOptions {
   int max_draft = 0;  // tokens of a draft at most, ≥ 1
+  int max_side = 0;   // and of a tree beside them
 };
 
 class Tokenizer;

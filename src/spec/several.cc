@@ -22,6 +22,11 @@ class Several final : public Proposer {
     return most;
   }
 
+  int max_side() const override {
+    int most = 0;
+    for (const auto& each : all_) most = std::max(most, each->max_side());
+    return most;
+  }
   std::span<const Tap> taps() const override { return taps_; }
   std::span<const StreamTap> all_rows() const override { return all_rows_; }
 
@@ -54,6 +59,7 @@ class Several final : public Proposer {
       for (Draft& draft : drafts) {
         if (place_of(draft.seq) == by) std::swap(draft, own[n++]);
       }
+      for (Draft& draft : std::span(own).first(n)) draft.max_side = std::min(draft.max_side, all_[by]->max_side());
       if (n > 0) all_[by]->propose(std::span(own).first(n));
       for (size_t i = 0; i < n; ++i) own[i].by = static_cast<int>(by);
     }

@@ -40,10 +40,10 @@ class Heads(unittest.TestCase):
         finally:
             self.assertEqual(server.stop(), 0)
 
-    def check(self, path, name, depth):
+    def check(self, path, name, depth, width):
         folder = os.path.join(ROOT, 'models', name)
         plain = self.answers(path, folder)
-        guessed = self.answers(path, folder, '--draft', folder, '--spec-depth', str(depth))
+        guessed = self.answers(path, folder, '--draft', folder, '--spec-depth', str(depth), '--spec-width', str(width))
         content = [[r['choices'][0]['message']['content'] for r in replies] for replies in (plain, guessed)]
         self.assertEqual(content[0], content[1])
         details = [r['usage']['completion_tokens_details'] for r in guessed]
@@ -51,14 +51,14 @@ class Heads(unittest.TestCase):
         wrong = sum(d['rejected_prediction_tokens'] for d in details)
         with open(os.path.join(folder, 'README.md'), encoding='utf-8') as file:
             card = file.read()
-        told = float(re.search(rf'^\| {depth} \| ([\d.]+) \|', card, re.M).group(1)) / 100
+        told = float(re.search(rf'^\| {depth} \| {width} \| ([\d.]+) \|', card, re.M).group(1)) / 100
         self.assertLess(abs(right / (right + wrong) - told), 0.08, (right, wrong, told))
 
     def test_the_bundled_models_guesses_and_changes_nothing(self):
-        self.check(BUNDLED, 'quill-eagle', 2)
+        self.check(BUNDLED, 'quill-eagle', 2, 1)
 
     def test_the_default_models_guesses_and_changes_nothing(self):
-        self.check(default_model(), 'smollm2-eagle', 1)
+        self.check(default_model(), 'smollm2-eagle', 1, 4)
 
     def test_the_folders_are_whole_and_small(self):
         for name, sizes, most in (('quill-eagle', (256, 4096), 5 << 20), ('smollm2-eagle', (576, 49152), 10 << 20)):

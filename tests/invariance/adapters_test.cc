@@ -97,6 +97,7 @@ class Adapters : public testing::TestWithParam<Case> {
     options.max_seqs = how.max_seqs;
     options.prefix_cache = how.cache;
     options.proposer = how.proposer;
+    options.max_side = 4;  // of those that guess trees
     options.kv_disk = how.disk;
     options.kv_bytes = int64_t{how.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes();
     SystemClock clock;

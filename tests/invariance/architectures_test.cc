@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/sanitized.h"
 #include "engine/engine.h"
+#include "engine/test_proposer.h"
 #include "io/model_file.h"
 #include "tests/support/bits_sink.h"
 #include "tests/support/golden_models.h"
@@ -43,6 +44,7 @@ struct Way {
   ContextShift shift = {};
   int64_t swap_bytes = -1;  // for copies of who is preempted; -1: the engine's own choice
   int n_more = 0;           // tokens that answers may have beyond what request() says
+  bool guesses = false;     // trees of tokens, right and wrong
 };
 
 class Architectures : public testing::TestWithParam<std::string> {
@@ -87,6 +89,14 @@ class Architectures : public testing::TestWithParam<std::string> {
     }
     EngineEnv env;
     env.clock = &out->clock;
+    if (how.guesses) {
+      options.max_draft = 4;
+      options.max_side = ScriptedProposer::kSide;
+      env.proposer = guesser_ = std::make_shared<ScriptedProposer>(
+          4, out->model->info().n_vocab, 3,
+          [this](SeqId id) -> std::span<const Token> { return answers_[static_cast<size_t>(id) - 1]; },
+          std::vector{Guess::beside, Guess::branches});
+    }
     auto engine = make_engine(*out->model, *out->ops, options, env);
     EXPECT_TRUE(engine) << engine.error().message;
     out->engine = std::move(*engine);
@@ -140,7 +150,17 @@ class Architectures : public testing::TestWithParam<std::string> {
     last_ = engine.stats();
     return out;
   }
-  EngineStats last_;     // of the last run
+  // Where layers keep a state nobody may guess.
+  bool keeps_state() {
+    const auto file = open_model(golden_path(GetParam()));
+    LoadOptions loading;
+    loading.k_codec = loading.v_codec = find_kv_codec("f16");
+    const auto info = model_info(*file, loading);
+    return info && info->kv_layout.state_bytes() > 0;
+  }
+  EngineStats last_;  // of the last run
+  std::vector<std::vector<Token>> answers_;
+  std::shared_ptr<ScriptedProposer> guesser_;
   bool shifts_ = false;  // a layer of the last run did: not where all see less than the shift's window
 };
 
@@ -160,6 +180,23 @@ TEST_P(Architectures, SameRequestSameBits) {
     if (how.cache && how.n_blocks == 64) {
       EXPECT_GT(cached, 0);
     }
+  }
+}
+
+// A branch of guesses lies in blocks of its own, with windows, latent keys and whatever else layers keep.
+TEST_P(Architectures, TreesOfGuessesChangeNoBit) {
+  if (keeps_state()) GTEST_SKIP() << "its layers keep a state";
+  int64_t n_cached = 0;
+  const auto truth = run({.isa = cpu_isas().back(), .max_seqs = 1, .cache = false}, n_cached);
+  for (const auto& bits : truth) {
+    answers_.emplace_back();
+    for (size_t i = 0; i < bits.size(); i += 2) answers_.back().push_back(static_cast<Token>(bits[i]));
+  }
+  for (const int n_blocks : {64, 13}) {
+    const Way how{.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .n_blocks = n_blocks, .guesses = true};
+    EXPECT_EQ(run(how, n_cached), truth);
+    EXPECT_GT(last_.spent.n_accepted, 0);
+    EXPECT_TRUE(n_blocks < 64 || guesser_->n_beside > 0) << "no branch came true";
   }
 }
 

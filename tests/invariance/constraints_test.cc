@@ -152,6 +152,7 @@ TEST(InvarianceConstraints, AsAloneUnderEverySchedule) {
       SCOPED_TRACE("schedule " + std::to_string(s) + " draft " + std::to_string(max_draft));
       EngineOptions options = kTestSchedules[s].options(kCtx);
       options.max_draft = max_draft;
+      options.max_side = ScriptedProposer::kSide;
       run_all(options, kTestSchedules[s].n_blocks);
     }
   }

@@ -11,8 +11,8 @@
 #include "base/sanitized.h"
 #include "engine/engine.h"
 #include "engine/test_proposer.h"
-#include "model/learned_prefix.h"
 #include "tests/support/codecs.h"
+#include "tests/support/random_prefix.h"
 #include "tests/support/tiny_eagle.h"
 #include "tests/support/tiny_medusa.h"
 #include "tests/support/tiny_model.h"
@@ -56,7 +56,7 @@ struct Conditions {
   bool prefix_cache = false, reversed = false, twice = false;
   int n_window_blocks = 0;  // 0: what the engine takes
   std::string_view codec = "f16";
-  int max_draft = 0;  // tokens that are guessed ahead, from `answers`, in every way (engine/test_proposer.h)
+  int max_draft = 0, max_side = 5;  // tokens guessed ahead, from `answers`, in every way (engine/test_proposer.h)
   const std::vector<std::vector<Token>>* answers = nullptr;
   std::string proposer = {};  // in its place, by name, with this model for the one that needs a model
   const TinyModel* draft = nullptr;
@@ -109,19 +109,12 @@ struct Outcome {
   std::vector<uint64_t> hashes;
   std::vector<std::vector<Token>> answers;
   EngineStats stats;
+  int64_t n_beside = 0;  // of the guesses from `answers` those that came true beside the draft proper
 };
 
-// n virtual tokens with keys and values, or for an even seed embeddings, from a seed.
-VirtualTokens random_prefix(const Model& model, uint64_t seed, int n) {
-  const ModelInfo& info = model.info();
-  auto prefix = std::make_shared<LearnedPrefix>();
-  prefix->kind = seed % 2 == 0 ? LearnedPrefix::Kind::embeddings : LearnedPrefix::Kind::keys_values;
-  const int row = seed % 2 == 0 ? info.n_embd : 2 * info.n_layers * info.n_kv_heads * info.head_dim;
-  prefix->n_tokens = n;
-  Rng rng(seed);
-  for (int i = 0; i < n * row; ++i) prefix->values.push_back(static_cast<float>(rng.between(-1000, 1000)) / 700.0F);
-  return {seed, n,
-          [prefix, &model](const Pass& pass, int begin) { write_learned_prefix(*prefix, model, pass, begin); }};
+// Whether it puts several tokens in the first place.
+bool guesses_trees(std::string_view proposer) {
+  return proposer == "medusa" || proposer == "eagle" || proposer == "mtp";
 }
 
 Outcome run(const TinyModel& tiny, const Conditions& s) {
@@ -146,6 +139,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   env.clock = &clock;
   std::vector<SeqId> ids(kRequests);
   options.max_draft = s.max_draft;
+  options.max_side = s.max_side;
   options.proposer = s.proposer;
   options.adapt_draft = s.adapts;
   options.exit_layers = s.proposer == "exit" ? 1 : 0;
@@ -163,12 +157,14 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
     eagle.emplace((*model)->info(), **ops);
     env.eagle = &eagle->head;
   }
+  std::shared_ptr<ScriptedProposer> scripted;
   if (s.max_draft > 0 && s.proposer.empty()) {
     const auto answer_of = [&](SeqId id) -> std::span<const Token> {
       const auto at = std::find(ids.begin(), ids.end(), id);
       return (*s.answers)[static_cast<size_t>(at - ids.begin())];
     };
-    env.proposer = std::make_shared<ScriptedProposer>(s.max_draft, (*model)->info().n_vocab, 3, answer_of);
+    scripted = std::make_shared<ScriptedProposer>(s.max_draft, (*model)->info().n_vocab, 3, answer_of);
+    env.proposer = scripted;
   }
   if (s.learned) env.prefixes = {random_prefix(**model, 1, 5), random_prefix(**model, 2, 40)};
   const auto engine = make_engine(**model, **ops, options, env);
@@ -197,6 +193,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
     }
   }
   out.stats = (*engine)->stats();
+  out.n_beside = scripted == nullptr ? 0 : scripted->n_beside;
   return out;
 }
 
@@ -331,6 +328,7 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
   Conditions plain;
   plain.codec = GetParam()->name;
   const Outcome truth = run(tiny, plain);
+  int64_t n_beside = 0;
   const auto drafted = [&](Conditions s) {
     s.codec = plain.codec;
     s.answers = &truth.answers;
@@ -338,9 +336,12 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
     const Outcome got = run(tiny, s);
     EXPECT_EQ(got.hashes, truth.hashes);
     EXPECT_GT(got.stats.spent.n_accepted, 50);
+    n_beside += got.n_beside;
     EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], got.stats.spent.n_accepted);
     return got.stats;
   };
+  drafted({.max_draft = 4, .max_side = 0});
+  EXPECT_EQ(n_beside, 0);
   drafted({.max_draft = 4});
   drafted({.threads = 2, .max_seqs = 7, .max_draft = 1});
   drafted({.max_seqs = 8, .max_chunk = 5, .max_draft = 8});
@@ -349,6 +350,7 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
   const EngineStats tight =
       drafted({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6});
   EXPECT_GT(tight.n_preempted, 0);
+  EXPECT_GT(n_beside, 100) << "branches came true";
 }
 
 // Those that guess by themselves, under everything that changes no bit without them: what they guess comes of what the
@@ -379,7 +381,9 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
   };
   for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"eagle"}, Who{"mtp"}, Who{"exit"}, Who{"draft", &alike},
                          Who{"draft", &other}}) {
-    drafted({.max_draft = 4}, who);
+    drafted({.max_draft = 4, .max_side = 0}, who);
+    const EngineStats trees = drafted({.max_draft = 4}, who);
+    EXPECT_EQ(trees.n_drafted_at[0] > trees.n_drafts, guesses_trees(who.name)) << "others in the first place";
     drafted({.threads = 2, .max_seqs = 8, .max_chunk = 5, .max_draft = 7}, who);
     drafted({.max_seqs = 32, .step_tokens = 70, .reversed = true, .max_draft = 15}, who);
     const EngineStats hits = drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 6}, who);
@@ -487,10 +491,8 @@ TEST(InvarianceWindow, GivenBackBlocksChangeNoBit) {
 
 // The hash sees what it should: another seed, another model, another token change it.
 TEST(InvarianceHash, TellsRequestsApart) {
-  const TinyModel tiny(TinyShape{}, "q8_0", 5);
-  const TinyModel other(TinyShape{}, "q8_0", 6);
-  const std::vector<uint64_t> a = run(tiny, Conditions{}).hashes;
-  const std::vector<uint64_t> b = run(other, Conditions{}).hashes;
+  const TinyModel tiny(TinyShape{}, "q8_0", 5), other(TinyShape{}, "q8_0", 6);
+  const std::vector<uint64_t> a = run(tiny, Conditions{}).hashes, b = run(other, Conditions{}).hashes;
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NE(a[i], b[i]);
 }
 

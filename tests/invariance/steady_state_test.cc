@@ -50,6 +50,7 @@ class Running {
       env.medusa = &heads_;
       options.proposer = "medusa";
       options.max_draft = 4;
+      options.max_side = 3;
     }
     engine_ = *make_engine(*model_, *ops_, options, env);
     for (int s = 0; s < work.n_seqs; ++s) submit(work, s);

@@ -182,7 +182,9 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const int hit = now->second.n_computed - n_tokens;
   // Of a stream's rows those stay that gave a token.
   const int n_heard = now->second.n_tokens - was.n_tokens;
-  const bool streams_on = streams && n_heard >= 1 && n_heard <= n_tokens && n_tokens <= 1 + guesses &&
+  // A branch may be longer than the draft beside it.
+  const int most_heard = knobs_.max_side > 0 ? 1 + guesses : n_tokens;
+  const bool streams_on = streams && n_heard >= 1 && n_heard <= most_heard && n_tokens <= 1 + guesses &&
                           now->second.n_computed == was.n_computed + n_heard;
   const bool stays = streams_on || (was.running && !streams && hit == was.n_computed);
   // Who enters starts behind blocks that were found, and a copy of part of one; so does who waited for another to
@@ -190,7 +192,7 @@ void Books::check_grant(SeqId id, int n_tokens, const Views& after, bool preempt
   const bool back = was.running && !preempted && hit < was.n_computed;
   const bool enters = !back && hit >= 0 && (hit == 0 || knobs_.prefix_cache);
   // All but its last token came from a tier, and it streams on at once.
-  const bool resumes = knobs_.tier_blocks + knobs_.remote_blocks > 0 && n_heard >= 1 && n_heard <= n_tokens &&
+  const bool resumes = knobs_.tier_blocks + knobs_.remote_blocks > 0 && n_heard >= 1 && n_heard <= most_heard &&
                        n_tokens <= 1 + guesses && now->second.n_computed - n_heard == was.n_tokens - 1;
   if (!stays && !enters && !resumes) {
     fail(name + " had " + std::to_string(was.running ? was.n_computed : 0) + " tokens computed, was granted " +

@@ -4,6 +4,7 @@
 
 #include "engine/policy.h"
 #include "engine/test_model.h"
+#include "engine/test_proposer.h"
 #include "kv/kv_policy.h"
 
 namespace quire::sim {
@@ -55,6 +56,7 @@ Knobs random_knobs(Draw& draw) {
   knobs.noise = draw.one_in(2) ? 0 : draw.between(1, 80);
   if (draw.one_in(2)) knobs.max_draft = draw.skewed(1, 16);
   knobs.guess = draw.bits() >> 1;
+  if (knobs.max_draft > 0) knobs.max_side = static_cast<int>(knobs.guess / 7 % (ScriptedProposer::kSide + 1));
   const std::vector<std::string> kv_policies = Registry<KvPolicyEntry>::get().names();
   knobs.kv_policy = kv_policies[knobs.guess % kv_policies.size()];
   return knobs;
@@ -201,6 +203,7 @@ Knobs fairness_knobs(Draw& draw) {
   knobs.max_queue = 400;
   knobs.prefix_cache = !draw.one_in(4);
   if (draw.one_in(4)) knobs.max_draft = draw.between(1, 4);
+  knobs.max_side = knobs.max_draft / 2;
   return knobs;
 }
 

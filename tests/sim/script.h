@@ -34,6 +34,7 @@ struct Knobs {
   int64_t remote_ask_ns = 100'000, remote_read_ns = 100'000;
   bool remote_before = false;
   int max_draft = 0;   // tokens that are guessed ahead at most; 0: nobody guesses
+  int max_side = 0;    // and of a tree beside them
   uint64_t guess = 0;  // how, as ScriptedProposer's seed
   // The time of a step: base + row · rows + context · Σ context, give or take `noise` percent.
   int64_t base_ns = 200'000, row_ns = 20'000, context_ns = 100;

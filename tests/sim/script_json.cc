@@ -32,6 +32,7 @@ void fields(Knobs& k, F&& f) {
   f("remote_read_ns", k.remote_read_ns);
   f("remote_before", k.remote_before);
   f("max_draft", k.max_draft);
+  f("max_side", k.max_side);
   f("guess", k.guess);
   f("itl_target_ms", k.itl_target_ms);
   f("step_target_us", k.step_target_us);

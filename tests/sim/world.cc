@@ -110,6 +110,7 @@ bool World::make() {
   options.itl_target_ms = knobs.itl_target_ms;
   options.step_target_ms = 1e-3 * knobs.step_target_us;
   options.max_draft = knobs.max_draft;
+  options.max_side = knobs.max_side;
   const int64_t block_bytes = knobs.block_tokens * int64_t{sizeof(TestModel::Cell)};
   options.kv_bytes = knobs.n_blocks * block_bytes;
   if (script_.no_memory) ops_.max_allocation = options.kv_bytes - 1;

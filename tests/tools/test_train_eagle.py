@@ -83,7 +83,7 @@ eagle.main(['--base', base, '--text', own, '--out', folder, '--minutes', '60', '
             '--vocab', '512', '--ff', '256', '--rounds', '2'])
 head, model = load(folder), load_base(base)
 n_right = n_accepted = n_guessed = 0
-with served(quire, base, '--draft', folder, '--spec-depth', '2', '--threads', '1') as url:
+with served(quire, base, '--draft', folder, '--spec-depth', '2', '--spec-width', '1', '--threads', '1') as url:
     for line in lines[:24]:
         prompt = line['ids'][:line['n_prompt']]
         reply = ask(url, '/v1/completions', {'prompt': prompt, 'max_tokens': 40, 'temperature': 0})

@@ -3,9 +3,10 @@
 
     tools/train/head_table.py MODEL --draft models/smollm2-eagle --questions models/smollm2-eagle/held-out.txt
 
-A server without it, one for each fixed depth and one that guesses as it pays get every question in turns, greedily; what
-slows the machine for a while slows all of them. Answers must be equal. A line: tokens of a guess; how many of them came true;
-tokens per step; tokens a second, the prompt's time included; and times as fast as without, as the median over questions.
+A server without it, one for each fixed depth and one that guesses as it pays, each of them with every width, get every
+question in turns, greedily; what slows the machine for a while slows all of them. Answers must be equal. A line: tokens of a
+guess, and in the place of its first; how many of them came true; tokens per step; tokens a second, the prompt's time included;
+and times as fast as without, as the median over questions.
 """
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from serving import default_quire, served  # noqa: E402
 
 
 class Setting:
-    def __init__(self, name: str, url: str):
-        self.name, self.url = name, url
+    def __init__(self, name: tuple[str, str], url: str):
+        self.name, self.url = ' | '.join(name), url
         self.answers: list[str] = []
         self.seconds: list[float] = []
         self.n_tokens = self.n_right = self.n_guessed = 0
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument('--draft', required=True)
     parser.add_argument('--questions', required=True, help='a file, one a line')
     parser.add_argument('--depths', default='1,2,3', help='separated by commas')
+    parser.add_argument('--widths', default='1,4', help='likewise')
     parser.add_argument('--tokens', type=int, default=128, help='of an answer at most')
     parser.add_argument('--repeat', type=int, default=1)
     parser.add_argument('--threads', type=int, default=os.cpu_count())
@@ -61,9 +63,11 @@ def main(argv: list[str]) -> None:
     args = parser.parse_args(argv)
     with open(args.questions, encoding='utf-8') as f:
         questions = [line.strip() for line in f if line.strip()]
-    options = {'off': ['--spec', 'off']}
-    options |= {depth: ['--draft', args.draft, '--spec-depth', depth] for depth in args.depths.split(',')}
-    options |= {'as it pays': ['--draft', args.draft]}
+    options = {('off', '–'): ['--spec', 'off']}
+    for depth in [*args.depths.split(','), '0']:
+        for width in args.widths.split(','):
+            name = 'as it pays' if depth == '0' else depth, width if depth != '0' else f'up to {width}'
+            options[name] = ['--draft', args.draft, '--spec-depth', depth, '--spec-width', width]
     with contextlib.ExitStack() as stack:
         common = ['--ctx', '1024', '--max-seqs', '1', '--threads', str(args.threads)]
         settings = [Setting(name, stack.enter_context(served(args.quire, args.model, *common, *more))) for name, more in options.items()]
@@ -72,7 +76,7 @@ def main(argv: list[str]) -> None:
                 setting.answer(question, args.tokens)
     if any(setting.answers != settings[0].answers for setting in settings):
         raise SystemExit('an answer differs with guesses from what it is without')
-    print('| tokens of a guess | % true | tokens per step | tokens/s | × off |\n|' + ' --- |' * 5)
+    print('| tokens of a guess | in the first place | % true | tokens per step | tokens/s | × off |\n|' + ' --- |' * 6)
     print('\n'.join(setting.line(settings[0]) for setting in settings))
 
 

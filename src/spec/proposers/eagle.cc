@@ -29,9 +29,10 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
   QR_TRY_VOID(check(env));
   QR_TRY(Buffer memory, env.ops->allocate_arena(bytes(options, env)));
   const HeadPassSize size = size_of(env);
-  return HeadChain::make({.max_draft = options.max_draft, .n_blocks = env.n_blocks, .size = size}, env.eagle->kv_layout,
-                         std::make_unique<EaglePass>(*env.eagle, *env.target, *env.ops, size, std::move(memory)),
-                         *env.ops);
+  return HeadChain::make(
+      {.max_draft = options.max_draft, .max_side = options.max_side, .n_blocks = env.n_blocks, .size = size},
+      env.eagle->kv_layout, std::make_unique<EaglePass>(*env.eagle, *env.target, *env.ops, size, std::move(memory)),
+      *env.ops);
 }
 QR_REGISTER(ProposerEntry, "eagle", {make, bytes});
 

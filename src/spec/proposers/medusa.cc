@@ -20,8 +20,12 @@ class Medusa final : public Proposer {
     Arena tapped;  // rows of output of the target's pass
     Arena step;
   };
-  Medusa(int max_draft, const ProposerEnv& env, Memory memory)
-      : max_draft_(max_draft), heads_(*env.medusa), ops_(*env.ops), memory_(std::move(memory)) {
+  Medusa(const ProposerOptions& most, const ProposerEnv& env, Memory memory)
+      : max_draft_(most.max_draft),
+        max_side_(most.max_side),
+        heads_(*env.medusa),
+        ops_(*env.ops),
+        memory_(std::move(memory)) {
     const ModelInfo& info = env.target->info();
     n_embd_ = info.n_embd;
     n_vocab_ = info.n_vocab;
@@ -35,6 +39,7 @@ class Medusa final : public Proposer {
   }
 
   int max_draft() const override { return max_draft_; }
+  int max_side() const override { return max_side_; }
   std::span<const Tap> taps() const override { return {&tap_, 1}; }
 
   void propose(std::span<Draft> drafts) override {
@@ -53,6 +58,7 @@ class Medusa final : public Proposer {
       const auto n = std::ranges::partition_point(order_, wants) - order_.begin();
       guess(k, first.columns(k * n_embd_, n_embd_).rows(0, n));
     }
+    for (size_t i = 0; i < order_.size(); ++i) add_side(likely_[i], *order_[i]);
   }
 
  private:
@@ -83,10 +89,22 @@ class Medusa final : public Proposer {
     const Tensor logits = memory_.step.alloc(DType::f32, {x.dim(0), n_vocab_});  // [n, n_vocab]
     ops_.linear(logits, x, std::span(heads_.out).subspan(head, 1));
     sampled_.resize(static_cast<size_t>(x.dim(0)));
-    params_.assign(sampled_.size(), draw_likeliest());
+    params_.clear();
+    for (size_t i = 0; i < sampled_.size(); ++i)
+      params_.push_back(beside(draw_likeliest(), k == 0 ? order_[i]->max_side : 0));
     ops_.sample(sampled_, logits, params_);
     for (size_t i = 0; i < sampled_.size(); ++i) take(k, sampled_[i], *order_[i]);
+    if (k == 0) keep_likely();
     memory_.step.release(mark);
+  }
+
+  // What is likely beside each first guess.
+  void keep_likely() {
+    if (likely_.size() < order_.size()) likely_.resize(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) {
+      likely_[i].clear();
+      for (const TopLogprob& each : sampled_[i].top) likely_[i].push_back(each.id);
+    }
   }
 
   // A guess counts where all before it were made; behind an end token there is none.
@@ -96,7 +114,7 @@ class Medusa final : public Proposer {
     if (!ended) draft.tokens.push_back(sampled.token);
   }
 
-  const int max_draft_;
+  const int max_draft_, max_side_;
   const MedusaHeads& heads_;
   Ops& ops_;
   Memory memory_;
@@ -106,6 +124,7 @@ class Medusa final : public Proposer {
   std::vector<Draft*> order_;
   std::vector<Sampled> sampled_;
   std::vector<SampleParams> params_;
+  std::vector<std::vector<Token>> likely_;
 };
 
 int depth_of(const ProposerOptions& options, const ProposerEnv& env) {
@@ -126,7 +145,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
     return fail(Code::unsupported, "Medusa heads read hidden states, and a " + info.arch + " model gives none");
   QR_TRY(Buffer tapped, env.ops->allocate(tapped_bytes(env)));
   QR_TRY(Buffer step, env.ops->allocate_arena(step_bytes(options, env)));
-  return std::make_unique<Medusa>(depth_of(options, env), env,
+  return std::make_unique<Medusa>(ProposerOptions{depth_of(options, env), options.max_side}, env,
                                   Medusa::Memory{Arena(std::move(tapped)), Arena(std::move(step))});
 }
 QR_REGISTER(ProposerEntry, "medusa", {make, bytes});

@@ -38,7 +38,11 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
   QR_TRY(Buffer memory, env.ops->allocate_arena(bytes(options, env)));
   const HeadPassSize size = size_of(env);
   return HeadChain::make(
-      {.max_draft = options.max_draft, .n_blocks = env.n_blocks, .size = size, .draws = HeadDraws::alike},
+      {.max_draft = options.max_draft,
+       .max_side = options.max_side,
+       .n_blocks = env.n_blocks,
+       .size = size,
+       .draws = HeadDraws::alike},
       env.draft->info().kv_layout,
       std::make_unique<MtpPass>(head_of(env), env.target->info().n_layers, *env.ops, size, std::move(memory)),
       *env.ops);
