@@ -109,9 +109,9 @@ std::span<const EncoderSet> encoder_sets() { return kEncoderSets; }
   set(QR_GENERATED_quant "${path};${sources}" CACHE INTERNAL "")
 endfunction()
 
-# Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, states_<isa>.cc, each
-# exporting one table, and tables.cc (base flags) that collects them. They go to generated/`name`; `isas` are the sets;
-# one argument more: the flags for all of them but scalar, in place of their own.
+# Kernel files: linear_<format>_<isa>.cc, attention_<codec>_<isa>.cc, elementwise_<isa>.cc, states_<isa>.cc,
+# low_rank_<isa>.cc, each exporting one table, and tables.cc (base flags) that collects them. They go to
+# generated/`name`; `isas` are the sets; one argument more: the flags for all of them but scalar, in place of their own.
 function(quire_generate_kernels out name isas)
   quire_formats(names types weights "")
   quire_formats(kv_names kv_types kv "Kv")
@@ -119,6 +119,7 @@ function(quire_generate_kernels out name isas)
   set(sources "")
   set(externs "")
   set(states "")
+  set(low_rank "")
   set(rows "")
   foreach(isa IN LISTS isas)
     set(flags ${QR_ISA_FLAGS_${isa}})
@@ -187,7 +188,19 @@ const StateKernels kernels_states_${isa} = make_state_kernels<Vec>(\"${isa}\");
 ")
     list(APPEND files ${path})
     string(APPEND states "&kernels_states_${isa}, ")
+    set(path ${dir}/low_rank_${isa}.cc)
+    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/low_rank.h\"
+
+namespace quire {
+extern const LowRankKernels kernels_low_rank_${isa};
+const LowRankKernels kernels_low_rank_${isa} = make_low_rank_kernels<Vec>(\"${isa}\");
+}  // namespace quire
+")
+    list(APPEND files ${path})
+    string(APPEND low_rank "&kernels_low_rank_${isa}, ")
     string(APPEND externs "extern const StateKernels kernels_states_${isa};
+extern const LowRankKernels kernels_low_rank_${isa};
 extern const ElementwiseKernels kernels_elementwise_${isa};
 const LinearKernels* const linear_${isa}[] = {${linear}};
 const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
@@ -198,6 +211,7 @@ const AttentionKernels* const attention_${isa}[] = {${attention}};\n")
     list(APPEND sources ${files})
   endforeach()
   quire_write(${dir}/tables.cc "// Generated: every kernel table of every instruction set that was compiled.
+#include \"backend/cpu/kernels/low_rank_tables.h\"
 #include \"backend/cpu/kernels/state_tables.h\"
 #include \"backend/cpu/kernels/tables.h\"
 
@@ -207,9 +221,11 @@ namespace {
 const IsaTable kTables[] = {
 ${rows}};
 const StateKernels* const kStates[] = {${states}};
+const LowRankKernels* const kLowRank[] = {${low_rank}};
 }  // namespace
 std::span<const IsaTable> isa_tables() { return kTables; }
 std::span<const StateKernels* const> state_kernels() { return kStates; }
+std::span<const LowRankKernels* const> low_rank_kernels() { return kLowRank; }
 }  // namespace quire
 ")
   set(${out} "${sources};${dir}/tables.cc" PARENT_SCOPE)

@@ -108,6 +108,7 @@ int64_t AdapterBuilder::row_numbers(const LoraMatrices& of) {
 }
 
 Status AdapterBuilder::take_room(const Place& place, int64_t rank, bool has_magnitude) {
+  if (place.sites.empty()) return {};
   bytes_ += rank * (place.n_in * static_cast<int64_t>(place.sites.size()) + place.n_out) * 4;
   if (has_magnitude) bytes_ += kScalingRows * place.n_out * 4;
   if (place.looks_up) bytes_ += rank * rank * 4;  // what leaves the table's rows as they are

@@ -52,7 +52,8 @@ class AdapterBuilder {
                    double factor,
                    const std::string& label_a,
                    const std::string& label_b);
-  // Counts what matrices of this rank will take, with a magnitude or without. Code::exhausted where there is no room.
+  // Counts what matrices of this rank will take as floats, with a magnitude or without; of a place of no sites nothing.
+  // Code::exhausted where there is no room.
   Status take_room(const Place& place, int64_t rank, bool has_magnitude = false);
   // The same of all experts: before their matrices are read.
   Status take_room(const Stack& stack, int64_t rank);

@@ -121,16 +121,34 @@ class Reader {
  private:
   Status read_tensors(const TensorFile& file, const LoraConfig& config) {
     QR_TRY(const auto found, find_parts(file, config));
+    // Before anything is read: where there is no room for all, somebody makes some and tries again.
+    for (const auto& [module, parts] : found) QR_TRY_VOID(take_room(where_of(module, config), module, config));
     for (const auto& [module, parts] : found) QR_TRY_VOID(read_module(module, parts, config, *file.map));
     return file.map->check_unchanged();
   }
 
-  Status read_module(const std::string& module, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
-    const std::vector<Renamed> ours = our_names(module + ".weight", entry_->hf);
-    const auto place = ours.empty() ? AdapterBuilder::Place() : builder_.place_of(ours.front().name);
+  // What a module's matrices are added to: a parameter with all experts' of a layer, or else a matrix, `ours`.
+  struct Where {
+    std::vector<Renamed> ours;
+    AdapterBuilder::Place place;
+    std::string parameter;
+  };
+  Where where_of(const std::string& module, const LoraConfig& config) const {
+    Where out{our_names(module + ".weight", entry_->hf), {}, ""};
+    if (!out.ours.empty()) out.place = builder_.place_of(out.ours.front().name);
     // "down_proj" alone would be a parameter of any module: those that have a matrix of their own are no experts.
-    const bool is_matrix = !place.sites.empty() && config.targets_module(module);
-    const std::string parameter = is_matrix ? "" : config.parameter_of(module);
+    const bool is_matrix = !out.place.sites.empty() && config.targets_module(module);
+    if (!is_matrix) out.parameter = config.parameter_of(module);
+    return out;
+  }
+
+  Status take_room(const Where& where, const std::string& module, const LoraConfig& config) {
+    if (where.parameter.empty()) return builder_.take_room(where.place, config.rank_of(module), config.scales_rows);
+    return builder_.take_room(builder_.stack_of(stack_name(where.parameter)), config.rank_of(where.parameter));
+  }
+
+  Status read_module(const std::string& module, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
+    const auto [ours, place, parameter] = where_of(module, config);
     if (!parameter.empty()) return read_experts(parameter, parts, config, map);
     if (place.sites.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " + in_quotes(module) +
@@ -146,7 +164,6 @@ class Reader {
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
                                          ": an embedding beside alora_invocation_tokens is not supported");
     const int64_t rank = config.rank_of(module);
-    QR_TRY_VOID(builder_.take_room(place, rank, config.scales_rows));
     LoraMatrices out;
     out.rank = rank;
     QR_TRY(out.a, read_finite(*parts.a, {rank, place.n_in}, map));
@@ -198,7 +215,6 @@ class Reader {
     const int64_t n_experts = std::ssize(stack.experts);
     LoraMatrices out;
     out.rank = config.rank_of(parameter);
-    QR_TRY_VOID(builder_.take_room(stack, out.rank));
     QR_TRY(out.a, read_finite(*parts.a, {n_experts * out.rank, stack.n_in}, map));
     QR_TRY(const std::vector<float> b, read_finite(*parts.b, {stack.n_out, out.rank * n_experts}, map));
     out.b.reserve(b.size());

@@ -104,7 +104,6 @@ Status add_stacked_pair(const AdapterBuilder::Stack& stack, const Pair& pair, do
   }
   QR_TRY_VOID(check_shape(*pair.a, {n_experts, out.rank, stack.n_in}));
   QR_TRY_VOID(check_shape(*pair.b, {n_experts, stack.n_out, out.rank}));
-  QR_TRY_VOID(builder.take_room(stack, out.rank));
   QR_TRY(out.a, read_finite(*pair.a));
   QR_TRY(out.b, read_finite(*pair.b));
   const double factor = alpha == 0 ? 1 : alpha / static_cast<double>(out.rank);
@@ -131,7 +130,6 @@ Status add_pair(
   }
   QR_TRY_VOID(check_shape(*pair.a, place.a_shape(out.rank)));
   QR_TRY_VOID(check_shape(*pair.b, {place.n_out, out.rank}));
-  QR_TRY_VOID(builder.take_room(place, out.rank));
   QR_TRY(out.a, read_finite(*pair.a));
   QR_TRY(out.b, read_finite(*pair.b));
   // The file's rows lie as GGUF's do; those of a model from a folder may lie otherwise.
@@ -141,10 +139,24 @@ Status add_pair(
   return builder.add(place, std::move(out), factor, in_quotes(pair.a->name), in_quotes(pair.b->name));
 }
 
+// Nothing where the shape is one that add_pair() will refuse.
+Status take_room(const std::string& tensor, const Pair& pair, AdapterBuilder& builder) {
+  const std::vector<int64_t>& shape = pair.a->shape;
+  const AdapterBuilder::Stack stack = builder.stack_of(tensor);
+  const AdapterBuilder::Place place = builder.place_of(tensor);
+  const size_t n_dims = stack.experts.empty() ? 2 : 3;
+  if (shape.size() != n_dims) return {};
+  const int64_t rank = stack.experts.empty() && place.looks_up ? shape[1] : shape[n_dims - 2];
+  if (rank < 1 || rank > kMaxLoraRank) return {};
+  return stack.experts.empty() ? builder.take_room(place, rank) : builder.take_room(stack, rank);
+}
+
 Result<std::shared_ptr<const Adapter>> read(const ModelFile& file, const Model& model, AdapterBuilder& builder) {
   QR_TRY(const double alpha, read_alpha(file.meta, model.info()));
   QR_TRY_VOID(read_invocation(file.meta, builder));
   QR_TRY(const auto pairs, find_pairs(file));
+  // Before anything is read: where there is no room for all, somebody makes some and tries again.
+  for (const auto& [tensor, pair] : pairs) QR_TRY_VOID(take_room(tensor, pair, builder));
   for (const auto& [tensor, pair] : pairs) QR_TRY_VOID(add_pair(tensor, pair, alpha, model.info(), builder));
   QR_TRY_VOID(file.check_unchanged());
   return builder.finish();

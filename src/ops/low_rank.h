@@ -1,7 +1,7 @@
 // How the matrix B of a low-rank part lies where the product that it is added to is scaled first, as DoRA does:
 //   y = factor · y + summand + B·(A·x), each output with a factor and a summand of its own.
 // They stand behind B's numbers: in a LowRankSource as two numbers more of every row of b, in a LowRank as two rows
-// more of b, [rank + 2, n_out]. Pure functions; any thread.
+// more of b, [rank + 2, n_out], which lies as its backend wants it. Pure functions; any thread.
 #pragma once
 #include "ops/operands.h"
 
@@ -15,8 +15,5 @@ inline int64_t numbers_per_output(const LowRankSource& of) {
 }
 
 inline bool scales_product(const LowRank& part) { return part.b.dim(0) > part.a.n_out; }
-// f32 [n_out]. REQUIRES scales_product(part).
-inline const float* factors_of(const LowRank& part) { return part.b.row<float>(part.a.n_out); }
-inline const float* summands_of(const LowRank& part) { return part.b.row<float>(part.a.n_out + 1); }
 
 }  // namespace quire

@@ -30,10 +30,10 @@ struct Shard {
   int rank = 0, n_ranks = 1;
 };
 
-// What an adapter adds to the product of one weight: B·(A·x), of low rank, both F32.
+// What an adapter adds to the product of one weight: B·(A·x), of low rank, both multiplied as F32.
 struct LowRank {
   Linear a;  // n_in → rank, in the backend's own layout; of none outputs: nothing is added
-  Tensor b;  // f32 [rank, n_out], transposed, rows a whole number of vectors apart; the adapter's factor is in it
+  Tensor b;  // [rank, n_out], transposed, in the backend's own layout too; the adapter's factor is in it
   int64_t n_out = 0;
   bool empty() const { return a.n_out == 0; }
 };

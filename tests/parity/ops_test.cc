@@ -147,6 +147,61 @@ TEST(Parity, LowRankRowsAreIndependent) {
   }
 }
 
+// Numbers that BF16 or F16 has take half the memory and give the bits that F32 gives. `wide`: one number of A, of a
+// part that B multiplies with zero, and one of B, of an output more, are in neither.
+struct Held {
+  std::vector<float> y;  // without that output
+  int64_t bytes;
+};
+Held held_low_rank(Ops& ops, const OneLayer::Shape& shape, float (*rounded)(float), bool wide) {
+  constexpr int64_t kRank = 16, kRows = 9;
+  constexpr float kThird = 1.0F / 3;
+  Matrix a(kRank, shape.n_in, 3, 0.05F), b(shape.n_out, kRank, 4), x(kRows, shape.n_in, 5);
+  for (Matrix* m : {&a, &b}) std::ranges::transform(m->values, m->values.begin(), rounded);
+  LowRankSource from{a.values, b.values, kRank, shape.n_in, shape.n_out};
+  std::vector<float> more_a = a.values, more_b;
+  if (wide) {
+    more_a.resize(static_cast<size_t>((kRank + 1) * shape.n_in), kThird);
+    for (int64_t o = 0; o <= shape.n_out; ++o) {
+      const auto row = std::span(b.values).subspan(static_cast<size_t>(std::min(o, shape.n_out - 1) * kRank), kRank);
+      more_b.insert(more_b.end(), row.begin(), row.end());
+      more_b.push_back(o < shape.n_out ? 0.0F : kThird);
+    }
+    from = {more_a, more_b, kRank + 1, shape.n_in, shape.n_out + 1};
+  }
+  Adapter adapter;
+  adapter.layers.resize(1);
+  adapter.layers[0].qkv.resize(1);
+  adapter.memory = *ops.load_low_rank({&from, 1}, adapter.layers[0].qkv);
+  Matrix y(kRows, from.n_out, 6);
+  Matrix same(kRows, shape.n_out, 7);
+  for (int64_t r = 0; r < kRows; ++r)
+    std::ranges::copy(same.tensor().row<float>(r), same.tensor().row<float>(r) + shape.n_out, y.tensor().row<float>(r));
+  const AdapterRows rows{&adapter, 0, kRows};
+  ops.add_low_rank(y.tensor(), x.tensor(), {{&rows, 1}, 0, &AdapterLayer::qkv});
+  for (int64_t r = 0; r < kRows; ++r) std::copy_n(y.tensor().row<float>(r), shape.n_out, same.tensor().row<float>(r));
+  return {same.values, adapter.memory.bytes()};
+}
+
+TEST(Parity, LowRankNumbersAreHeldExactly) {
+  const auto as_bf16 = [](float v) { return bf16_to_f32(f32_to_bf16(v)); };
+  const auto as_f16 = [](float v) { return f16_to_f32(f32_to_f16(v)); };
+  for (float (*rounded)(float) : {+as_bf16, +as_f16}) {
+    for (const auto& shape : {OneLayer::Shape{512, 512}, {333, 100}}) {
+      std::vector<float> first;
+      for (const std::string& isa : cpu_isas()) {
+        const auto ops = make_cpu_ops({.n_threads = 2, .isa = isa, .pin = false});
+        const Held narrow = held_low_rank(**ops, shape, rounded, false);
+        const Held wide = held_low_rank(**ops, shape, rounded, true);
+        EXPECT_TRUE(same_bits(narrow.y, wide.y)) << isa << ' ' << shape.n_in;
+        EXPECT_LT(narrow.bytes, wide.bytes * 4 / 10);
+        if (first.empty()) first = narrow.y;
+        EXPECT_TRUE(same_bits(narrow.y, first)) << isa;
+      }
+    }
+  }
+}
+
 TEST(Parity, ExtremeActivations) {
   const Stored w = stored_weight(*find_weight_format("q8_0"), 16, 64, 4);
   compare("huge and tiny", 1e-5, [&](Ops& ops) {

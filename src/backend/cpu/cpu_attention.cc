@@ -87,8 +87,7 @@ void CpuOps::attention(Tensor out, const NormedRows& in, const AttentionPart& pa
   set_low_rank(part.added_qkv(), in.input());
   set_work(at.qkv, in.input(), quants, part.qkv);
   units_.reset(heads.n_qk + part.params->n_kv_heads);
-  work_.run(pool_, [&](const LinearWork::Done& done) {
-    add_low_rank(at.qkv, done);
+  run_work(at.qkv, [&](const LinearWork::Done& done) {
     const int64_t n_rows = done.end_row - done.first_row;
     for (int64_t begin = done.begin, next = 0; begin < done.end; begin = next) {
       const int64_t head = heads.of(begin);

@@ -12,6 +12,8 @@
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/gated_work.h"
+#include "backend/cpu/held_numbers.h"
+#include "backend/cpu/kernels/low_rank_tables.h"
 #include "backend/cpu/kernels/state_tables.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/linear_work.h"
@@ -51,13 +53,14 @@ class CpuOps final : public Ops {
       : isa_(isa),
         row_(*isa.elementwise),
         states_(by_name(state_kernels(), &StateKernels::isa, isa.isa)),
-        f32_(by_name(isa.linear, &LinearKernels::format, "f32")),
+        low_rank_kernels_(by_name(low_rank_kernels(), &LowRankKernels::isa, isa.isa)),
         pool_(seats_of(options)),
         store_(pool_.n_nodes()),
         input_quants_(isa),
         inner_quants_(isa),
         scratch_(static_cast<size_t>(pool_.n_threads())),
         work_(prefetch_bytes(isa)),
+        low_rank_(low_rank_kernels_),
         gated_work_(prefetch_bytes(isa)) {}
 
   std::string describe() const override;
@@ -114,6 +117,8 @@ class CpuOps final : public Ops {
       }
     });
   }
+  // A as its format wants it; REQUIRES a.w.
+  void pack_low_rank_a(const Linear& a, const LowRankSource& from) const;
   // Of a part's input; quantised or rounded too where one of the products that follow wants that.
   QuantRows norm_and_quantize(const NormedRows& in, std::span<const Linear> products);
   // order: as of a weight (Linear::order).
@@ -131,12 +136,23 @@ class CpuOps final : public Ops {
   // The products of x with all parts, ready to run; xq: x in the forms that they want.
   void set_work(const Tensor& y, const Tensor& x, const QuantRows& xq, std::span<const Linear> parts);
   // A·x of the rows of x that have an adapter. It takes work_, so that it comes before set_work().
-  void set_low_rank(const AddedProducts& added, const Tensor& x) { low_rank_.multiply(added, x, f32_, work_, pool_); }
-  // What that adds to columns of y that work_ has written.
-  void add_low_rank(const Tensor& y, const LinearWork::Done& at) const {
-    if (low_rank_.empty()) return;
-    low_rank_.add_to({at.begin, at.end, at.first_row, at.end_row, y.row<float>(at.first_row) + at.begin, y.stride[0]},
-                     row_);
+  void set_low_rank(const AddedProducts& added, const Tensor& x) {
+    const auto kernels = [this](const Linear& a) -> const LinearKernels& { return kernels_of(a); };
+    low_rank_.multiply(added, x, kernels, work_, pool_);
+  }
+  // work_, into y, with what that adds; then done(), as of LinearWork::run.
+  template <class Tell>
+  void run_work(const Tensor& y, Tell&& done) {
+    if (low_rank_.empty()) return work_.run(pool_, done);
+    work_.run(
+        pool_, [&](const LinearWork::Done& at) { low_rank_.ask_for(columns_of(y, at)); },
+        [&](const LinearWork::Done& at) {
+          low_rank_.add_to(columns_of(y, at));
+          done(at);
+        });
+  }
+  static SomeColumns columns_of(const Tensor& y, const LinearWork::Done& at) {
+    return {at.begin, at.end, at.first_row, at.end_row, y.row<float>(at.first_row) + at.begin, y.stride[0]};
   }
   // A part's last product, of x with what comes by xq.
   void last_product(const Tensor& out,
@@ -158,7 +174,10 @@ class CpuOps final : public Ops {
   };
   // A unit's columns of hidden = act(gate) · up.
   void finish_gate(const GatedUnit& unit, Activation activation, const Hidden& to);
+  // Memory for what finish_gate() adds to these columns of gates and ups, n_ff of each.
+  void ask_for_gate(const GatedWork::Columns& of, int64_t n_ff) const;
   const LinearKernels& kernels_of(const Linear& linear) const {
+    if (linear.format == &exact_bf16()) return low_rank_kernels_.bf16;
     return by_name(isa_.linear, &LinearKernels::format, linear.format->name);
   }
   const AttentionKernels& kernels_of(const KvCodec* codec) const {
@@ -168,7 +187,7 @@ class CpuOps final : public Ops {
   const IsaTable& isa_;
   const ElementwiseKernels& row_;
   const StateKernels& states_;
-  const LinearKernels& f32_;  // of adapters
+  const LowRankKernels& low_rank_kernels_;
   WorkerPool pool_;
   WeightStore store_;
   QuantBuffer input_quants_, inner_quants_;  // of an op's input, and of what a fused op hands on to its last product

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/held_numbers.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "ops/low_rank.h"
@@ -72,6 +73,20 @@ void pack_panel(const LinearKernels& kernels, const PanelSource& from, int64_t n
 // Panel p of w, [nodes, panels on a node, bytes].
 std::byte* panel_at(const Linear& w, int64_t p) {
   return w.w.data + p / w.w.dim(1) * w.w.stride[0] + p % w.w.dim(1) * w.w.stride[1];
+}
+
+// Panels of 16 outputs, [n_rows][16] each; zeros behind the last output.
+void pack_low_rank_b(const Tensor& b, const LowRankSource& from) {
+  const HeldAs held = held_as(b.dtype);
+  const int64_t n_rows = b.dim(0), n_bytes = held_bytes(held);
+  std::byte* to = b.data;
+  for (int64_t first = 0; first < from.n_out; first += kPanel) {
+    for (int64_t j = 0; j < n_rows; ++j) {
+      for (int64_t o = first; o < first + kPanel; ++o, to += n_bytes) {
+        hold(o < from.n_out ? from.b[static_cast<size_t>(o * n_rows + j)] : 0.0F, held, to);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -149,36 +164,47 @@ Result<Tensor> CpuOps::load_vector(const HostWeight& weight) {
 
 // On the caller's thread: the pool is the engine's, which goes on. Sizes are whole cache lines.
 Result<Buffer> CpuOps::load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) {
-  const LinearKernels& kernels = f32_;
   const auto whole = [](int64_t n) { return (n + kPanel - 1) / kPanel; };
-  const auto a_bytes = [&](const LowRankSource& one) { return whole(one.rank) * kernels.panel_bytes(one.n_in); };
+  const auto a_bytes = [&](size_t i) { return whole(from[i].rank) * kernels_of(to[i].a).panel_bytes(from[i].n_in); };
+  const auto b_bytes = [&](size_t i) {
+    return (to[i].b.dim(0) * whole(from[i].n_out) * kPanel * dtype_bytes(to[i].b.dtype) + 63) / 64 * 64;
+  };
   int64_t n = 64;  // a buffer has one byte at least
-  for (const LowRankSource& one : from) n += a_bytes(one) + numbers_per_output(one) * whole(one.n_out) * kPanel * 4;
-  QR_TRY(Buffer memory, Buffer::allocate(n));
-  std::byte* at = memory.data();
   for (size_t i = 0; i < from.size(); ++i) {
     const LowRankSource& one = from[i];
     to[i].n_out = one.n_out;
     if (one.rank == 0) continue;
-    Linear& a = to[i].a;
-    a.format = find_weight_format("f32");
-    a.n_out = one.rank;
-    a.n_in = one.n_in;
-    a.w = Tensor::dense(at, DType::u8, {1, whole(one.rank), kernels.panel_bytes(one.n_in)});
-    for (int64_t p = 0; p < whole(one.rank); ++p) {
-      const auto* first = reinterpret_cast<const std::byte*>(one.a.data() + p * kPanel * one.n_in);
-      const int64_t n_rows = std::min(kPanel, one.rank - p * kPanel);
-      pack_panel(kernels, {first, one.n_in * int64_t{sizeof(float)}, n_rows}, one.n_in, panel_at(a, p));
-    }
-    at += a_bytes(one);
-    const int64_t n_rows = numbers_per_output(one);
-    to[i].b = Tensor::dense(at, DType::f32, {n_rows, whole(one.n_out) * kPanel}).columns(0, one.n_out);
-    for (int64_t j = 0; j < n_rows; ++j) {
-      for (int64_t o = 0; o < one.n_out; ++o) to[i].b.row<float>(j)[o] = one.b[static_cast<size_t>(o * n_rows + j)];
-    }
-    at += n_rows * whole(one.n_out) * kPanel * 4;
+    to[i].a.format = held_format(narrowest(one.a));
+    to[i].a.n_out = one.rank;
+    to[i].a.n_in = one.n_in;
+    to[i].b = Tensor::dense(nullptr, dtype_of(narrowest(one.b)), {numbers_per_output(one), one.n_out});
+    n += a_bytes(i) + b_bytes(i);
+  }
+  QR_TRY(Buffer memory, Buffer::allocate(n));
+  std::byte* at = memory.data();
+  for (size_t i = 0; i < from.size(); ++i) {
+    const LowRankSource& one = from[i];
+    if (one.rank == 0) continue;
+    to[i].a.w = Tensor::dense(at, DType::u8, {1, whole(one.rank), kernels_of(to[i].a).panel_bytes(one.n_in)});
+    pack_low_rank_a(to[i].a, one);
+    at += a_bytes(i);
+    to[i].b.data = at;
+    pack_low_rank_b(to[i].b, one);
+    at += b_bytes(i);
   }
   return memory;
+}
+
+void CpuOps::pack_low_rank_a(const Linear& a, const LowRankSource& from) const {
+  const HeldAs held = held_as(*a.format);
+  const int64_t row_bytes = from.n_in * held_bytes(held);
+  std::vector<std::byte> rows(static_cast<size_t>(kPanel * row_bytes));
+  for (int64_t first = 0; first < from.rank; first += kPanel) {
+    const int64_t n_rows = std::min(kPanel, from.rank - first);
+    const float* numbers = from.a.data() + first * from.n_in;
+    for (int64_t i = 0; i < n_rows * from.n_in; ++i) hold(numbers[i], held, rows.data() + i * held_bytes(held));
+    pack_panel(kernels_of(a), {rows.data(), row_bytes, n_rows}, from.n_in, panel_at(a, first / kPanel));
+  }
 }
 
 void CpuOps::embed(Tensor y, Tensor ids, const Linear& table) {

@@ -111,7 +111,7 @@ void CpuOps::add_low_rank(Tensor y, Tensor x, const AddedProducts& added) {
   const int64_t n_runs = (y.dim(1) + kColumns - 1) / kColumns;
   for_rows(y.dim(0) * n_runs, std::min(kColumns, y.dim(1)), [&](int64_t task) {
     const int64_t row = task / n_runs, begin = task % n_runs * kColumns;
-    add_low_rank(y, LinearWork::Done{begin, std::min(y.dim(1), begin + kColumns), row, row + 1});
+    low_rank_.add_to(columns_of(y, {begin, std::min(y.dim(1), begin + kColumns), row, row + 1}));
   });
 }
 
@@ -122,7 +122,7 @@ void CpuOps::last_product(const Tensor& out,
                           const AddedProducts& added) {
   set_low_rank(added, x);
   set_work(out, x, xq, parts);
-  work_.run(pool_, [&](const LinearWork::Done& done) { add_low_rank(out, done); });
+  run_work(out, [](const LinearWork::Done&) {});
 }
 
 void CpuOps::gated(Tensor y, Tensor gate, Tensor up, Activation act) {
@@ -137,8 +137,8 @@ void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hid
   const auto run = row_.gated_row[static_cast<size_t>(activation)];
   if (!low_rank_.empty()) {
     const int64_t end_row = unit.first_row + unit.n_rows, end = unit.begin + unit.n_columns, n_ff = to.rows.dim(1);
-    low_rank_.add_to({unit.begin, end, unit.first_row, end_row, unit.first_gate, unit.stride}, row_);
-    low_rank_.add_to({n_ff + unit.begin, n_ff + end, unit.first_row, end_row, unit.first_up, unit.stride}, row_);
+    low_rank_.add_to({unit.begin, end, unit.first_row, end_row, unit.first_gate, unit.stride});
+    low_rank_.add_to({n_ff + unit.begin, n_ff + end, unit.first_row, end_row, unit.first_up, unit.stride});
   }
   for (int64_t i = 0; i < unit.n_rows; ++i) {
     const int64_t row = unit.first_row + i;
@@ -147,6 +147,12 @@ void CpuOps::finish_gate(const GatedUnit& unit, Activation activation, const Hid
     if (!to.quants.empty()) {
       row_.quantize_row(hidden, unit.n_columns, to.quants.columns(row, unit.begin, unit.n_columns), 0);
     }
+  }
+}
+
+void CpuOps::ask_for_gate(const GatedWork::Columns& of, int64_t n_ff) const {
+  for (const int64_t first : {int64_t{0}, n_ff}) {
+    low_rank_.ask_for({first + of.begin, first + of.end, of.first_row, of.end_row, nullptr, 0});
   }
 }
 
@@ -166,7 +172,12 @@ void CpuOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPar
   set_low_rank(part.added_gate_up(), in.input());
   gated_work_.clear();
   gated_work_.add(gate, kernels_of(gate), up, kernels_of(up), {in.input(), quants});
-  gated_work_.run(pool_, [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); });
+  const auto finish = [&](const GatedUnit& unit) { finish_gate(unit, part.activation, hidden); };
+  if (low_rank_.empty()) {
+    gated_work_.run(pool_, finish);
+  } else {
+    gated_work_.run(pool_, [&](const GatedWork::Columns& at) { ask_for_gate(at, gate.n_out); }, finish);
+  }
   if (is_whole) quantize(rows, down_quants, order);
   last_product(out, rows, down_quants, part.down, part.added_down());
 }

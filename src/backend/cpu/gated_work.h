@@ -52,6 +52,25 @@ class GatedWork {
   // activation groups but for a pair's last columns.
   template <class Finish>
   void run(WorkerPool& pool, Finish&& finish) {
+    run_units(pool, INT64_MAX, [](const Columns&) {}, finish);
+  }
+  // Columns [begin, end) of rows [first_row, end_row) of a pair.
+  struct Columns {
+    int64_t begin, end, first_row, end_row;
+  };
+  // Likewise, and before a unit soon(columns): what that asks memory for comes while they are multiplied. Units are few
+  // panels.
+  template <class Ask, class Finish>
+  void run(WorkerPool& pool, Ask&& soon, Finish&& finish) {
+    run_units(pool, kFewPanels, soon, finish);
+  }
+
+ private:
+  // Of a unit, few enough that they stay in the second-level cache, but an activation group of columns at least.
+  static constexpr int64_t kUnitFloats = 128 << 10, kLeastPanels = kPanelDepth / kPanelRows, kFewPanels = 4;
+
+  template <class Ask, class Finish>
+  void run_units(WorkerPool& pool, int64_t most_panels, Ask&& soon, Finish&& finish) {
     tasks_.share_out(parts_, pool);
     // Enough however the rows are spread over pairs: what experts need differs from step to step.
     const int64_t room = kUnitFloats + n_rows_ * (2 * kLeastPanels + 1) * kPanelRows;
@@ -60,17 +79,17 @@ class GatedWork {
     pool.run(tasks_.ends, false, [&](int64_t task, int thread) {
       const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
       const Part& part = parts_[mine.part];
-      for (int64_t panel = mine.begin; panel < mine.end; panel += part.unit_panels()) {
-        const int64_t end = std::min(mine.end, panel + part.unit_panels());
+      const int64_t step = std::min(most_panels, part.unit_panels());
+      for (int64_t panel = mine.begin; panel < mine.end; panel += step) {
+        const int64_t end = std::min(mine.end, panel + step);
+        const int64_t first_column = part.both[0].first_column;
+        soon(Columns{first_column + panel * kPanelRows,
+                     first_column + std::min(part.both[0].task.n_out, end * kPanelRows), mine.first_row, mine.end_row});
         run_unit(part, {mine.part, panel, end, mine.first_row, mine.end_row}, end == mine.end,
                  local_.data() + room * thread, finish);
       }
     });
   }
-
- private:
-  // Of a unit, few enough that they stay in the second-level cache, but an activation group of columns at least.
-  static constexpr int64_t kUnitFloats = 128 << 10, kLeastPanels = kPanelDepth / kPanelRows;
 
   struct Part {
     int64_t pair;

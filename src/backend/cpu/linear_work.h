@@ -127,17 +127,13 @@ class LinearWork {
   // Each task calls done() with what it has written.
   template <class Tell>
   void run(WorkerPool& pool, Tell&& done) {
-    tasks_.share_out(parts_, pool);
-    pool.run(tasks_.ends, false, [this, &done](int64_t task) {
-      const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
-      const Product& product = parts_[mine.part].product;
-      LinearTask some = product.task.rows(mine.first_row, mine.end_row);
-      some.begin = mine.begin;
-      some.end = mine.end;
-      product.run(some);
-      done(Done{product.first_column + some.begin * kPanelRows,
-                product.first_column + std::min(some.n_out, some.end * kPanelRows), mine.first_row, mine.end_row});
-    });
+    run_pieces(pool, INT64_MAX, [](const Done&) {}, done);
+  }
+  // Likewise for some panels after the others, and before them soon(): done() finds them in its cache, and what soon()
+  // asks memory for comes while they are multiplied.
+  template <class Ask, class Tell>
+  void run(WorkerPool& pool, Ask&& soon, Tell&& done) {
+    run_pieces(pool, kPieceBytes, soon, done);
   }
 
  private:
@@ -146,6 +142,30 @@ class LinearWork {
     int node;
     int64_t n_panels, panel_bytes, n_rows;
   };
+  static constexpr int64_t kPieceBytes = 128 << 10, kLeastPanels = 2;
+
+  template <class Ask, class Tell>
+  void run_pieces(WorkerPool& pool, int64_t piece_bytes, Ask&& soon, Tell&& done) {
+    tasks_.share_out(parts_, pool);
+    pool.run(tasks_.ends, false, [this, piece_bytes, &soon, &done](int64_t task) {
+      const PanelTasks::Task& mine = tasks_.tasks[static_cast<size_t>(task)];
+      const Part& part = parts_[mine.part];
+      const Product& product = part.product;
+      LinearTask some = product.task.rows(mine.first_row, mine.end_row);
+      const int64_t step = std::max(kLeastPanels, piece_bytes / part.panel_bytes / kLeastPanels * kLeastPanels);
+      for (int64_t begin = mine.begin; begin < mine.end; begin = some.end) {
+        some.begin = begin;
+        some.end = mine.end - begin > step ? begin + step : mine.end;
+        some.after = some.end < mine.end ? some.panels + some.end * some.panel_stride : nullptr;
+        const Done piece{product.first_column + some.begin * kPanelRows,
+                         product.first_column + std::min(some.n_out, some.end * kPanelRows), mine.first_row,
+                         mine.end_row};
+        soon(piece);
+        product.run(some);
+        done(piece);
+      }
+    });
+  }
 
   int64_t prefetch_bytes_;
   std::vector<Part> parts_;

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cpu/kernels/tables.h"
+#include "backend/cpu/held_numbers.h"
+#include "backend/cpu/kernels/low_rank_tables.h"
 #include "backend/cpu/linear_work.h"
-#include "ops/low_rank.h"
 #include "ops/ops.h"
 
 namespace quire {
@@ -22,33 +22,35 @@ struct SomeColumns {
 
 class LowRankWork {
  public:
-  // Of `x`, the product's input, into memory of its own. Nothing where no row has an adapter.
+  explicit LowRankWork(const LowRankKernels& kernels) : kernels_(kernels) {}
+
+  // Of `x`, the product's input, into memory of its own. Nothing where no row has an adapter. kernels_of(a): those of
+  // A.
+  template <class KernelsOf>
   void multiply(
-      const AddedProducts& added, const Tensor& x, const LinearKernels& f32, LinearWork& work, WorkerPool& pool) {
+      const AddedProducts& added, const Tensor& x, const KernelsOf& kernels_of, LinearWork& work, WorkerPool& pool) {
     find(added);
     if (entries_.empty()) return;
     work.clear();
     for (const Entry& entry : entries_) {
       const int64_t n = entry.end_row - entry.first_row;
+      const Linear& a = entry.of->a;
       const Tensor h = Tensor::dense(hidden_.data() + entry.at, DType::f32, {n, entry.stride});
-      work.add(entry.of->a, f32, {x.rows(entry.first_row, n), QuantRows{}}, h.columns(0, entry.of->a.n_out));
+      work.add(a, kernels_of(a), {x.rows(entry.first_row, n), QuantRows{}}, h.columns(0, a.n_out));
     }
     work.run(pool);
   }
   bool empty() const { return entries_.empty(); }
-  // y += B·(A·x), and before that the part's scaling of y where it has one (ops/low_rank.h). Any thread.
-  void add_to(const SomeColumns& y, const ElementwiseKernels& row) const {
+  // Asks memory for what add_to(y) will read. Any thread.
+  void ask_for(const SomeColumns& y) const {
     for (const Entry& entry : entries_) {
-      const int64_t begin = std::max(y.begin, entry.column);
-      const int64_t end = std::min(y.end, entry.column + entry.of->n_out);
-      const int64_t end_row = std::min(y.end_row, entry.end_row);
-      for (int64_t r = std::max(y.first_row, entry.first_row); r < end_row && begin < end; ++r) {
-        float* to = y.y + (r - y.first_row) * y.stride;
-        const float* h = hidden_.data() + entry.at + (r - entry.first_row) * entry.stride;
-        for (int64_t c = begin; c < end; c += kRun) {
-          add_run(to + (c - y.begin), std::min(kRun, end - c), entry, {c - entry.column, h}, row);
-        }
-      }
+      if (meets(entry, y)) ask_for(y, entry);
+    }
+  }
+  // y += B·(A·x), and before that the part's scaling of y where it has one (ops/low_rank.h). Any thread.
+  void add_to(const SomeColumns& y) const {
+    for (const Entry& entry : entries_) {
+      if (meets(entry, y)) add_to(y, entry);
     }
   }
 
@@ -60,26 +62,38 @@ class LowRankWork {
     int64_t at;      // of hidden_: where its rows of A·x begin
     int64_t stride;  // between them
   };
-  struct Run {
-    int64_t column;  // of the entry
-    const float* h;
-  };
-  static constexpr int64_t kRun = 512;  // columns whose sums are nowhere but on the stack
 
-  void add_run(float* y, int64_t n, const Entry& entry, const Run& run, const ElementwiseKernels& row) const {
-    float sums[kRun];
-    row.mix_row(sums, n,
-                {.rows = entry.of->b.ptr<float>() + run.column,
-                 .stride = entry.of->b.stride[0],
-                 .places = numbers_.data(),
-                 .shares = run.h,
-                 .n = static_cast<int>(entry.of->a.n_out)});
-    if (scales_product(*entry.of)) {
-      const float* factors = factors_of(*entry.of) + run.column;
-      const float* summands = summands_of(*entry.of) + run.column;
-      for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factors[i] + summands[i];
-    }
-    row.add_row(y, sums, n);
+  static bool meets(const Entry& entry, const SomeColumns& y) {
+    return std::max(y.begin, entry.column) < std::min(y.end, entry.column + entry.of->n_out) &&
+           std::max(y.first_row, entry.first_row) < std::min(y.end_row, entry.end_row);
+  }
+
+  // REQUIRES meets(entry, y).
+  static void ask_for(const SomeColumns& y, const Entry& entry) {
+    constexpr int kSecondLevel = 2;
+    const LowRank& of = *entry.of;
+    const int64_t panel_bytes = of.b.dim(0) * kPanelRows * dtype_bytes(of.b.dtype);
+    const int64_t first = std::max<int64_t>(0, y.begin - entry.column) / kPanelRows;
+    const int64_t end = (std::min(y.end - entry.column, of.n_out) + kPanelRows - 1) / kPanelRows;
+    const std::byte* from = of.b.data + first * panel_bytes;
+    for (int64_t i = 0; i < (end - first) * panel_bytes; i += 64) __builtin_prefetch(from + i, 0, kSecondLevel);
+    asm volatile("" : : "r"(from));  // or g++ takes it for a function without effects and drops its calls
+  }
+
+  // REQUIRES meets(entry, y).
+  void add_to(const SomeColumns& y, const Entry& entry) const {
+    const int64_t begin = std::max(y.begin, entry.column), first_row = std::max(y.first_row, entry.first_row);
+    kernels_.add[static_cast<size_t>(held_as(entry.of->b.dtype))](
+        {.b = entry.of->b.data,
+         .rank = entry.of->a.n_out,
+         .n_of_output = entry.of->b.dim(0),
+         .begin = begin - entry.column,
+         .end = std::min(y.end - entry.column, entry.of->n_out),
+         .h = hidden_.data() + entry.at + (first_row - entry.first_row) * entry.stride,
+         .h_stride = entry.stride,
+         .y = y.y + (first_row - y.first_row) * y.stride + (begin - y.begin),
+         .y_stride = y.stride,
+         .n = std::min(y.end_row, entry.end_row) - first_row});
   }
 
   void find(const AddedProducts& added) {
@@ -92,7 +106,6 @@ class LowRankWork {
           const int64_t stride = (part.a.n_out + kPanelRows - 1) / kPanelRows * kPanelRows;
           entries_.push_back({&part, some.begin, some.end, column, used, stride});
           used += stride * (some.end - some.begin);
-          for (auto j = std::ssize(numbers_); j < part.a.n_out; ++j) numbers_.push_back(j);
         }
         column += part.n_out;
       }
@@ -100,9 +113,9 @@ class LowRankWork {
     if (hidden_.size() < static_cast<size_t>(used)) hidden_.resize(static_cast<size_t>(used));
   }
 
+  const LowRankKernels& kernels_;
   std::vector<Entry> entries_;
   std::vector<float> hidden_;
-  std::vector<int64_t> numbers_;  // 0, 1, … of B's rows
 };
 
 }  // namespace quire

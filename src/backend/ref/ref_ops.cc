@@ -270,7 +270,8 @@ class RefOps final : public Ops {
           }
           for (int64_t o = 0; o < part.n_out; ++o) {
             double sum = y.row<float>(r)[column + o];
-            if (scales_product(part)) sum = sum * factors_of(part)[o] + summands_of(part)[o];
+            const int64_t rank = part.a.n_out;
+            if (scales_product(part)) sum = sum * part.b.row<float>(rank)[o] + part.b.row<float>(rank + 1)[o];
             for (size_t j = 0; j < h.size(); ++j) sum += h[j] * part.b.row<float>(static_cast<int64_t>(j))[o];
             y.row<float>(r)[column + o] = static_cast<float>(sum);
           }
