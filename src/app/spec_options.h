@@ -13,13 +13,11 @@
 
 namespace quire {
 
-inline constexpr int kUsualWidth = 4;
-
 struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
   std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
-  int width = kUsualWidth;    // tokens in the place of its first, at most
+  int width = 0;              // tokens in the place of its first, 0: as it pays, or one
   DraftKind kind = {};        // of the draft; apply() finds it out
 
   // Whether something drafts that --draft names.
