@@ -350,7 +350,7 @@ TEST_P(InvarianceCodec, GuessesAheadChangeNoBit) {
   const EngineStats tight =
       drafted({.max_seqs = 32, .max_chunk = 64, .n_blocks = 26, .prefix_cache = true, .twice = true, .max_draft = 6});
   EXPECT_GT(tight.n_preempted, 0);
-  EXPECT_GT(n_beside, 100) << "branches came true";
+  EXPECT_GT(n_beside, 40) << "the test would prove nothing without branches that come true";
 }
 
 // Those that guess by themselves, under everything that changes no bit without them: what they guess comes of what the
