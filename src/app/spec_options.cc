@@ -16,9 +16,6 @@ namespace quire {
 // Of a server that guesses nothing else: room for what a few streams can use, and little memory for logits.
 static constexpr int kForcedRows = 32;
 
-// Of heads that guess as it pays: the most for the first place. A token more is rarely right.
-static constexpr int kUsualWidth = 4;
-
 // Of --draft: the first layers of the target itself; the head that its file carries.
 static constexpr std::string_view kExit = "exit:", kMtp = "mtp";
 
@@ -43,9 +40,9 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
-  line.option("--spec-width", choice.width, {0, 1 + kMostSide},
-              "tokens that heads guess in the place of a guess's first, of which one can be right; 0: up to four where "
-              "--spec-depth is 0, as many as pay, else one");
+  line.option("--spec-width", choice.width, {1, 1 + kMostSide},
+              "tokens that heads guess in the place of a guess's first, of which one can be right; where --spec-depth "
+              "is 0 as many of them as pay");
 }
 
 static DraftKind kind_of(const std::string& draft) {
@@ -87,8 +84,7 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
   options.exit_layers = choice.has_draft() ? n_first : 0;
   options.proposer = mode == "ngram" || mode == "grammar" ? mode : proposer_of(choice.kind);
   options.max_draft = choice.depth;
-  const int width = choice.width > 0 ? choice.width : choice.depth == 0 ? kUsualWidth : 1;
-  options.max_side = guesses_beside(choice.kind) ? width - 1 : 0;
+  options.max_side = guesses_beside(choice.kind) ? choice.width - 1 : 0;
   options.adapt_draft = choice.depth == 0;
   return {};
 }

@@ -17,7 +17,7 @@ struct SpecChoice {
   std::string mode = "auto";  // auto, off, grammar, ngram, draft
   std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
-  int width = 0;              // tokens in the place of its first, 0: as it pays, or one
+  int width = 1;              // tokens in the place of its first
   DraftKind kind = {};        // of the draft; apply() finds it out
 
   // Whether something drafts that --draft names.

@@ -169,7 +169,7 @@ void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead
     const Draft& draft = drafts_[i];
     n_behind_ += draft.n_behind;
     // Who still takes in what came before has not been asked yet.
-    if (controller_ && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
+    if (controller_ && is_true(draft) && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
       controller_->asked(draft.seq, draft.max_tokens, static_cast<int>(chain_of(draft)));
     if (room > 0) room -= take(draft, *seqs_[i], room);
   }
@@ -254,6 +254,7 @@ bool Drafting::is_true(const Draft& draft) const {
   for (size_t i = 0; i < draft.parents.size(); ++i) {
     if (draft.parents[i] < -1 || draft.parents[i] >= static_cast<int32_t>(i)) return false;
   }
+  if (chain_of(draft) > static_cast<size_t>(draft.max_tokens)) return false;
   if (!draft.probs.empty() && draft.probs.size() != n) return false;
   return std::all_of(draft.tokens.begin(), draft.tokens.end(),
                      [&](Token id) { return id >= 0 && id < limits_.n_vocab; });
@@ -263,11 +264,11 @@ void Drafting::verified(const Grant& grant, const Taken& taken) {
   if (grant.n_drafted == 0) return;
   accounts_.verified(grant, taken.n_accepted);
   n_drafted_ += grant.n_drafted;
-  n_accepted_ += taken.n_accepted;
   Verified what{.seq = grant.seq->id, .n_drafted = grant.n_drafted, .n_accepted = taken.n_accepted};
   const bool branched = taken.way != kDraft;
   what.n_right = branched ? grant.seq->branches[taken.way].n_shared : taken.n_accepted;
   what.n_side = grant.n_side;
+  n_accepted_ += what.n_right;  // as n_drafted_ counts them: without branches
   for (int i = 0; grant.n_side > 0 && i < grant.seq->branches.size(); ++i) {
     if (grant.seq->branches[i].n_shared > 0) continue;
     if (i == taken.way) what.came = what.n_first;

@@ -26,8 +26,9 @@
 
 namespace quire {
 
-inline constexpr int kRecordingVersion =
-    8;  // 7 had no budgets of thinking, 6 no allowances, 5 no retention, 4 one order of eviction, 3 no constraints
+// 8 had no trees of guesses, 7 no budgets of thinking, 6 no allowances, 5 no retention, 4 one order of eviction, 3 no
+// constraints.
+inline constexpr int kRecordingVersion = 9;
 inline constexpr int kOldestRecordingVersion = 2;  // that is still read
 
 // One number for all decisions of a run, in order.

@@ -381,7 +381,7 @@ TEST_F(RecordingTest, WhatIsNoRecordingIsRefusedWithLineAndField) {
   EXPECT_EQ(error_of(""), "is empty");
   EXPECT_EQ(error_of("{}\n"), "line 1: this is no recording: \"quire_recording\" is missing");
   EXPECT_EQ(error_of("[1]\n"), "line 1: no object");
-  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 8");
+  EXPECT_EQ(error_of("{\"quire_recording\":1}\n"), "the recording has version 1, this program reads 2 to 9");
   EXPECT_EQ(error_of("{\"quire_recording\":2}\n"), "line 1: \"n_vocab\" is missing");
   EXPECT_EQ(error_of(head + "{}\n"), "line 2: \"start\" is missing");
   const auto with_drafts = [&](const std::string& drafts) {

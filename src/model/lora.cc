@@ -122,7 +122,7 @@ class Reader {
   Status read_tensors(const TensorFile& file, const LoraConfig& config) {
     QR_TRY(const auto found, find_parts(file, config));
     // Before anything is read: where there is no room for all, somebody makes some and tries again.
-    for (const auto& [module, parts] : found) QR_TRY_VOID(take_room(where_of(module, config), module, config));
+    for (const auto& [module, parts] : found) QR_TRY_VOID(take_room(where_of(module, config), module, parts, config));
     for (const auto& [module, parts] : found) QR_TRY_VOID(read_module(module, parts, config, *file.map));
     return file.map->check_unchanged();
   }
@@ -142,8 +142,13 @@ class Reader {
     return out;
   }
 
-  Status take_room(const Where& where, const std::string& module, const LoraConfig& config) {
-    if (where.parameter.empty()) return builder_.take_room(where.place, config.rank_of(module), config.scales_rows);
+  // Nothing where A has not the shape that read_module() wants.
+  Status take_room(const Where& where, const std::string& module, const Parts& parts, const LoraConfig& config) {
+    if (where.parameter.empty()) {
+      const int64_t rank = config.rank_of(module);
+      if (parts.a == nullptr || parts.a->shape != std::vector<int64_t>{rank, where.place.n_in}) return {};
+      return builder_.take_room(where.place, rank, config.scales_rows);
+    }
     return builder_.take_room(builder_.stack_of(stack_name(where.parameter)), config.rank_of(where.parameter));
   }
 

@@ -146,7 +146,9 @@ Status take_room(const std::string& tensor, const Pair& pair, AdapterBuilder& bu
   const AdapterBuilder::Place place = builder.place_of(tensor);
   const size_t n_dims = stack.experts.empty() ? 2 : 3;
   if (shape.size() != n_dims) return {};
-  const int64_t rank = stack.experts.empty() && place.looks_up ? shape[1] : shape[n_dims - 2];
+  const bool looks_up = stack.experts.empty() && place.looks_up;
+  const int64_t rank = looks_up ? shape[1] : shape[n_dims - 2];
+  if (looks_up ? shape[0] != place.n_in : shape.back() != (stack.experts.empty() ? place.n_in : stack.n_in)) return {};
   if (rank < 1 || rank > kMaxLoraRank) return {};
   return stack.experts.empty() ? builder.take_room(place, rank) : builder.take_room(stack, rank);
 }

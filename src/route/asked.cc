@@ -13,8 +13,9 @@ namespace {
 constexpr int64_t kSmallBlock = 64, kLargeBlock = 1024, kSmallBlocks = 128;
 
 // What becomes the prompt, in the order of most templates: tools and system first.
-constexpr std::array<std::string_view, 9> kText = {"tools",  "system", "instructions", "messages", "input_prefix",
-                                                   "prompt", "input",  "input_ids",    "query"};
+constexpr std::array<std::string_view, 11> kText = {"tools",       "system",       "instructions", "messages",
+                                                    "input_extra", "input_prefix", "prompt",       "input",
+                                                    "input_ids",   "text",         "query"};
 constexpr std::array<std::string_view, 4> kMaxTokens = {"max_tokens", "max_completion_tokens", "max_output_tokens",
                                                         "n_predict"};
 
@@ -117,7 +118,8 @@ Asked read_asked(std::string_view body) {
       const std::string name = decoded(written);
       note(name, value, out);
       const auto at = std::find(kText.begin(), kText.end(), name);
-      if (at != kText.end()) text[static_cast<size_t>(at - kText.begin())] = value;
+      const bool is_setting = name == "text" && !value.starts_with('"');  // of responses, where it is an object
+      if (at != kText.end() && !is_setting) text[static_cast<size_t>(at - kText.begin())] = value;
       if (!reader.take(',')) break;
     }
   for (const std::string_view part : text) {

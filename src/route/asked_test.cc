@@ -48,9 +48,13 @@ TEST(Asked, TokensAndTextsToFillInArePromptsToo) {
   EXPECT_EQ(longer.size(), 4U);
   EXPECT_EQ(first, longer);
   EXPECT_EQ(read_asked(begun + "]}").text_bytes, std::ssize(ids) + 1);
-  const Asked fill = read_asked(R"({"input_suffix":"z","prompt":"b","input_prefix":"a"})");
-  ASSERT_EQ(fill.text.size(), 2U);
-  EXPECT_EQ(fill.text[0], "\"a\"");
+  const Asked fill = read_asked(R"({"input_suffix":"z","prompt":"b","input_prefix":"a","input_extra":[{"text":"c"}]})");
+  ASSERT_EQ(fill.text.size(), 3U);
+  EXPECT_EQ(fill.text[0], R"([{"text":"c"}])");
+  EXPECT_EQ(fill.text[1], "\"a\"");
+  EXPECT_EQ(read_asked(R"({"text":"abc"})").text_bytes, 5);
+  EXPECT_EQ(read_asked(R"({"input":"abc","text":{"format":{"type":"text"}}})").text_bytes, 5)
+      << "a setting of responses";
 }
 
 // However a client's library escapes them: PHP's writes org\/name.

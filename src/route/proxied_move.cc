@@ -53,6 +53,8 @@ void Proxied::go_on_streaming(int64_t rest_ms) {
 // which ends workers.
 bool Proxied::go_on_elsewhere(Lost why) {
   if (!may_move_) return false;
+  // Nobody else has what stands before the request, and who had it has failed.
+  if (why == Lost::failed && ask_.pinned && !told_.has_past()) return false;
   held_.clear();
   held_lease_.resize(told_.n_bytes());
   if (!told_.any()) forget_response();

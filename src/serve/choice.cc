@@ -201,6 +201,7 @@ bool Choice::go_on_behind(std::span<const Token> output, int64_t told_bytes) {
 }
 
 void Choice::say_again(std::span<const Token> output, int64_t told_bytes) {
+  says_again_ = true;
   told_again_.assign(output.begin(), output.end());
   note_told(output, told_bytes);
 }
@@ -218,7 +219,7 @@ void Choice::drop_told() {
   parser_.push(std::string_view(piece_.text).substr(0, n_bytes), again_.parts);
   piece_.text.erase(0, n_bytes);
   const auto end = piece_.tokens.begin() + n_tokens;
-  if (!told_again_.empty()) {
+  if (says_again_) {
     const auto expected = told_again_.end() - told_tokens_left_;
     differs_ |= !std::equal(piece_.tokens.begin(), end, expected,
                             [](const TokenText& token, Token id) { return token.id == id; });
@@ -228,7 +229,7 @@ void Choice::drop_told() {
   piece_.tokens.erase(piece_.tokens.begin(), end);
   told_bytes_left_ -= static_cast<int64_t>(n_bytes);
   told_tokens_left_ -= n_tokens;
-  differs_ |= ended_ && told_bytes_left_ + told_tokens_left_ > 0 && !told_again_.empty();
+  differs_ |= ended_ && told_bytes_left_ + told_tokens_left_ > 0 && says_again_;
 }
 
 bool Choice::wants_cancel() {

@@ -186,7 +186,8 @@ HttpError handover_mismatch(std::string_view field, std::string_view what) {
 
 ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Job& job) {
   Handover& h = job.handover;
-  h.asked = request.http.header(kHandoverHeader) != nullptr && request.http.header(kResumableHeader) == nullptr;
+  h.asked =
+      request.http.header(kHandoverHeader) != nullptr && request.http.header(kResumableHeader) == nullptr && job.stream;
   const Json* given = request.args.find("handover");
   if (h.asked || given != nullptr) h.fields = asked_fields(request.args);
   if (given == nullptr) {
@@ -200,6 +201,7 @@ ApiResult<void> read_handover(const ApiRequest& request, const ServeEnv& env, Jo
   const auto ticket = read_ticket(inner.text("ticket"));
   if (!ticket) return refuse(bad_field("handover.ticket", "is none that a server gives"));
   if (const Json* choices = inner.find("choices")) QR_TRY_VOID(read_choices(*choices, request, env, h));
+  if (const Json* past = inner.find("past")) h.told_past = *past;
   h.goes_on = true;
   h.ticket = ticket->text();
   h.n_events = inner.integer("n_events", 0);

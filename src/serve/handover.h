@@ -8,11 +8,13 @@
 // all of it is computed again, and nothing is told of what was told.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/types.h"
 #include "serve/api_error.h"
 #include "serve/schema.h"
@@ -57,6 +59,7 @@ struct Handover {
   // Of a request that names an answer kept here: the messages up to that one's end, as JSON, which another server would
   // not know. They are told before the first mark.
   std::string past;
+  std::optional<Json> told_past;  // that another server has told, an array
 };
 
 // How far a choice is.

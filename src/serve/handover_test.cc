@@ -150,6 +150,9 @@ TEST(Handover, AResponseBehindOneThatOnlyItsServerKnewGoesOn) {
     return second.post("/v1/responses", bent.behind(body, whole.ticket), router);
   };
   EXPECT_EQ(refused(R"([{"role":"user","content":"y"}])").status, 409) << "another prompt";
+  const std::string none = R"(,"handover":{"ticket":")" + whole.ticket + R"(","past":null}})";
+  EXPECT_EQ(second.post("/v1/responses", body.substr(0, body.size() - 1) + none, router).status, 400)
+      << "not kept here";
   for (const char* wrong : {"[]", "[5]", R"([{"role":"user"}])", R"([{"role":"nobody","content":"x"}])"}) {
     const HttpResponse r = refused(wrong);
     EXPECT_EQ(r.status, 400) << r.body;

@@ -24,13 +24,12 @@ Token opening_token(const Tokenizer& tokenizer, std::string_view mark) {
   return control_token(tokenizer, mark.substr(0, mark.find_first_of(">]") + 1));
 }
 
-// Whether one token, or a text, ends the thoughts: channels have no such mark, and Kimi K3's is of several tokens.
+}  // namespace
+
 bool one_mark_ends(const ReasoningForm& form) {
   const bool sections = form.kind == ReasoningForm::Kind::kimi && form.hidden;
   return !sections && !reasoning_marks(form.kind).close.empty();
 }
-
-}  // namespace
 
 ApiResult<void> limit_thinking(const ServeEnv& env, Job& job) {
   Generation& g = job.generation;

@@ -348,6 +348,12 @@ TEST(ToolChoice, SectionsHoldThoughtsTextAndCalls) {
   EXPECT_EQ(content(asked + R"(,{"role":"assistant","content":"Hel"}]})"), "lo") << "an answer that is begun";
   const HttpResponse budget = s.post(kChat, chat(R"(,"thinking_token_budget":8)"));
   EXPECT_EQ(budget.status, 400) << budget.body;
+  const HttpResponse warned = s.post(
+      "/v1/messages",
+      R"({"max_tokens":4,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(warned.status, 200) << warned.body;
+  ASSERT_NE(warned.header("x-quire-warning"), nullptr);
+  EXPECT_NE(warned.header("x-quire-warning")->find("thinking.budget_tokens has no effect"), std::string::npos);
   EXPECT_EQ(text_at(json_at(parse_json(budget.body), "error", "param")), "thinking_token_budget");
 }
 

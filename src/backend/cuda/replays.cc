@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/hash128.h"
+#include "base/log.h"
 
 namespace quire::cuda {
 namespace {
@@ -117,8 +118,12 @@ class Replays final : public Runtime {
 
   bool record_run(Known& run, std::span<const Launch> launches) {
     const Result<Graph> graph = runtime_->record(launches);
-    is_refused_ = !graph;
-    if (!graph) return false;
+    if (!graph) {
+      if (graph.error().code == Code::exhausted) return false;  // there may be memory again
+      is_refused_ = true;
+      log_warn("steps are launched kernel by kernel: " + graph.error().message);
+      return false;
+    }
     run.graph = *graph;
     run.launches.assign(launches.begin(), launches.end());
     return true;

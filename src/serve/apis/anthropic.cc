@@ -7,6 +7,7 @@
 #include "serve/job.h"
 #include "serve/messages.h"
 #include "serve/openai.h"
+#include "serve/thinking.h"
 
 namespace quire {
 namespace {
@@ -323,8 +324,9 @@ void read_budget(const ApiRequest& request, const ServeEnv& env, Generation& g) 
   if (budget == nullptr || *type->as_string() != "enabled" || !read_integer(*budget, n) || g.thinking_tokens >= 0)
     return;
   if (env.reasoning.kind == ReasoningForm::Kind::none) return;  // read_thinking has warned
-  if (thinks_in_messages(env.reasoning.kind))
-    return request.reading.warnings.add("thinking.budget_tokens has no effect: the model thinks in channels");
+  if (!one_mark_ends(env.reasoning))
+    return request.reading.warnings.add(
+        "thinking.budget_tokens has no effect: no single mark ends the model's thinking");
   g.thinking_tokens = n;
   g.thinking_field = "thinking.budget_tokens";
 }

@@ -171,11 +171,10 @@ ApiResult<Json::Array> read_input(const Args& args, const Reading& reading) {
 
 // What was said before, of an answer that is kept; or was kept elsewhere, where this one goes on behind what another
 // server has told of it.
-ApiResult<Json::Array> read_previous(const ApiRequest& request, const ServeEnv& env) {
+ApiResult<Json::Array> read_previous(const ApiRequest& request, const ServeEnv& env, const Handover& handover) {
   if (!request.args.has("previous_response_id")) return Json::Array{};
-  const Json* told = request.args.find("handover");
-  if (const Json* past = told != nullptr ? told->find("past") : nullptr; past != nullptr) {
-    auto messages = read_messages(past, request.reading);
+  if (handover.told_past) {
+    auto messages = read_messages(&*handover.told_past, request.reading);
     if (!messages) return refuse(bad_field("handover.past", "holds no conversation: " + messages.error().message));
     return std::move(*messages->as_array());
   }
@@ -269,7 +268,7 @@ ApiResult<Call> create(const ApiRequest& request, const ServeEnv& env) {
   QR_TRY_VOID(read_tool_choice(args, syntax, request.reading, tools));
   options.tools = &tools;
   KeepResponse keep;
-  QR_TRY(keep.conversation, read_previous(request, env));
+  QR_TRY(keep.conversation, read_previous(request, env, job.handover));
   if (job.handover.asked && !keep.conversation.empty()) {
     job.handover.past = Json(keep.conversation).dump();
     job.handover.asked = std::ssize(job.handover.past) <= kMostPastBytes;
