@@ -370,7 +370,7 @@ class Memory(unittest.TestCase):
 
     def check(self, *options, path=BUNDLED):
         facts = self.facts(*options, path=path)
-        resident, log = self.resident_after(facts, *options, '--spec-depth', '8', '--spec-width', '4', path=path)
+        resident, log = self.resident_after(facts, *options, '--spec-depth', '8', path=path)
         self.check_told(facts, log)
         self.assertLess(resident, 1.02 * facts['total'] + self.LITTLE)
         return facts
@@ -401,7 +401,7 @@ class Memory(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             write_bundled_first_eagle(folder)
             facts = self.facts('--draft', folder)
-            self.check_told(facts, self.resident_after(facts, '--draft', folder, '--spec-depth', '8', '--spec-width', '4', path=BUNDLED)[1])
+            self.check_told(facts, self.resident_after(facts, '--draft', folder, '--spec-depth', '8', path=BUNDLED)[1])
             size = os.path.getsize(os.path.join(folder, 'model.safetensors'))
         self.assertGreater(facts['draft']['cache'], 0)
         n, n_vocab = Gguf(BUNDLED).tensors['token_embd.weight'][0]
