@@ -141,5 +141,17 @@ TEST(Begun, WithoutToolsAModelThatSaysToWhomItSpeaksSpeaksToAll) {
   EXPECT_NE(all.body.find("has one named 'all'"), std::string::npos) << all.body;
 }
 
+TEST(Begun, WhomAModelSpeaksToIsNoTool) {
+  BegunServer s(kRecipients);
+  s.options.tool_format = "muse";
+  s.start();
+  for (const std::string name : {"user", "self"}) {
+    const HttpResponse r = s.post("/v1/chat/completions", with_tool(name));
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_NE(r.body.find("has one named '" + name + "'"), std::string::npos) << r.body;
+  }
+  EXPECT_EQ(s.post("/v1/chat/completions", with_tool("users")).status, 200);
+}
+
 }  // namespace
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "text/parse/call_arguments.h"
 #include "text/parse/call_grammar.h"
 #include "text/parse/tagged_grammar.h"
+#include "text/reasoning.h"
 
 namespace quire {
 namespace {
@@ -67,6 +68,8 @@ ApiResult<std::vector<CallableTool>> callable(const Tools& tools,
     const Tools::Source& source = tools.sources[i];
     if (!form.said.empty() && name + std::string(form.name_end) == form.said)
       return refuse(bad_field("tools", "has one named '" + name + "', which is how this model begins its text"));
+    if (form.recipients && !is_tool_recipient(name))
+      return refuse(bad_field("tools", "has one named '" + name + "', to whom this model's text or thoughts are"));
     if (source.input) {
       QR_TRY(Json arguments, held_input(form, *source.input));
       out.push_back({name, std::move(arguments)});

@@ -166,6 +166,7 @@ void ReasoningSplitter::push(std::string_view text, AnswerParts& out) {
 
 // What is held is given up as far as no mark begins in it. No mark ends within another.
 void ReasoningSplitter::take(char c, AnswerParts& out) {
+  at_mark_ = false;
   if (in_string_ && held_.empty()) return on_text({&c, 1}, out);
   held_ += c;
   while (!held_.empty() && !may_be_mark(held_)) {
@@ -176,6 +177,7 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
   if (held_.empty() || !is_mark(held_)) return;
   const std::string mark = std::move(held_);
   held_.clear();
+  at_mark_ = true;
   on_mark(mark, out);
 }
 
@@ -221,7 +223,7 @@ void ReasoningSplitter::end_recipient(AnswerParts& out) {
   const size_t to = header.find(mark);
   std::string_view name = to == std::string_view::npos ? "user" : header.substr(to + mark.size());
   name = name.substr(0, name.find_first_of(" \n<"));
-  const bool is_call = calls_ && name != "user" && name != "self";
+  const bool is_call = calls_ && is_tool_recipient(name);
   at_ = is_call || name == "user" ? At::content : At::inside;
   if (is_call) out.add(PartKind::text, kToolMessage);
   header_.clear();

@@ -59,6 +59,8 @@ inline constexpr std::string_view kCallMessage = "<|channel|>commentary to=funct
 // The same of Muse's messages, and what a message to a tool begins with for who reads calls.
 inline constexpr std::string_view kNoMessageMarks = R"((?![\s\S]*<\|(?:message|start|eom|eot)\|>)[\s\S]*)";
 inline constexpr std::string_view kToolMessage = "<|start|>assistant to=tool<|message|>";
+// Whether a message of Muse's to this name is to a tool: neither to the user nor to the model itself.
+inline bool is_tool_recipient(std::string_view name) { return name != "user" && name != "self"; }
 
 class ReasoningSplitter {
  public:
@@ -74,6 +76,7 @@ class ReasoningSplitter {
   void finish(AnswerParts& out);
   // Whether what comes next stands in a string of a call's arguments: no mark counts there. As the last one said.
   void in_string(bool inside) { in_string_ = inside; }
+  bool at_mark() const { return at_mark_; }  // the last byte ended a mark
   // What came last belongs to the reasoning, or to the marks around it.
   bool thinking() const { return at_ != At::content && at_ != At::start; }
   bool inside() const { return at_ == At::inside; }  // no mark has ended the thoughts
@@ -92,6 +95,7 @@ class ReasoningSplitter {
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;
   bool calls_ = false, in_string_ = false;
+  bool at_mark_ = false;
   bool said_ = false;  // something of the part that is running
   bool thought_ = false;
   std::string held_;    // may become a mark

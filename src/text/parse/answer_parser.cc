@@ -19,6 +19,7 @@ void AnswerParser::pass_on(AnswerParts& out) {
 void AnswerParser::push(std::string_view text, AnswerParts& out) {
   for (const char c : text) {
     splitter_.push({&c, 1}, split_);
+    if (splitter_.at_mark()) calls_.end_piece(out);  // what it passes on with a mark stands behind it
     pass_on(out);
     splitter_.in_string(calls_.in_string());
   }

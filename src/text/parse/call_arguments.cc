@@ -42,6 +42,7 @@ Json json_behind(const CallForm& form, const JsonKeyEnd& end, const Json& schema
 
 // What of `schema` is of these kinds, which are some of its own.
 Json of_kinds(Json schema, ValueKinds kinds) {
+  if (schema == Json(true)) schema = Json::Object{};
   if (kinds == kEveryKind || schema.as_object() == nullptr) return schema;
   Json::Array names;
   const auto add = [&](ValueKinds kind, std::string_view name) {

@@ -24,6 +24,7 @@ struct CallForm {
   std::string_view short_lead{};  // what some models write instead of `lead`
   std::string_view text_end{};    // of `trigger`: it ends text without a call, too, and is none of it
   std::string_view name_key{}, arguments_key{};
+  std::string_view no_tool{};  // of objects: the name by which a model calls nothing, unless a tool has it
   std::string_view name_end{};
   std::string_view id_mark{};      // between the name and what else stands before name_end; in objects: the id's key
   std::string_view behind_name{};  // in calls that are held to the form: what stands before name_end

@@ -1,5 +1,5 @@
 // See call_grammar.h. Tools with equal arguments share one part, so that many tools whose arguments are free cost no
-// more than one.
+// more than one; but where text is searched for their names (behind_mark), each has its own.
 #include "text/parse/call_grammar.h"
 
 #include <algorithm>
@@ -22,17 +22,23 @@ Json behind_id(const CallForm& form, Json call) {
   return sequence({std::move(id), text(", \"" + std::string(form.name_key) + "\": "), std::move(call)});
 }
 
-// The name of a tool and its arguments.
-Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
-  const std::string between = call_text(form).between;
-  std::vector<std::pair<const Json*, Json::Array>> groups;  // names by their arguments
+// How calls begin, by their arguments. `begin` tells it of a name.
+template <class Begin>
+std::vector<std::pair<const Json*, Json::Array>> by_arguments(std::span<const CallableTool> tools, Begin begin) {
+  std::vector<std::pair<const Json*, Json::Array>> groups;
   for (const CallableTool& tool : tools) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return *g.first == tool.arguments; });
     if (group == groups.end()) group = groups.insert(groups.end(), {&tool.arguments, {}});
-    group->second.push_back(text(name_text(form, tool.name)));
+    group->second.push_back(text(begin(tool.name)));
   }
+  return groups;
+}
+
+// The name of a tool and its arguments.
+Json named_calls(const CallForm& form, std::span<const CallableTool> tools) {
+  const std::string between = call_text(form).between;
   Json::Array ways;
-  for (auto& [arguments, names] : groups) {
+  for (auto& [arguments, names] : by_arguments(tools, [&](const std::string& name) { return name_text(form, name); })) {
     Json::Array parts{one_of(std::move(names))};
     if (!form.id_pattern.empty() && !form.objects()) {
       parts.push_back(text(form.id_mark));
@@ -147,8 +153,9 @@ Json to_recipients(const CallForm& form, std::span<const CallableTool> tools, Ca
   Json::Array others{tag(begin + "self" + message, plain, next)}, calls;
   if (!rules.required && !rules.document) others.push_back(tag(begin + "user" + message, plain, next));
   const std::string end = std::string(form.call_end) + std::string(form.tail);
-  for (const CallableTool& tool : tools)
-    calls.push_back(tag(begin + tool.name + call + tool.name + std::string(form.name_end), tool.arguments, end));
+  const auto call_of = [&](const std::string& name) { return name + call + name + std::string(form.name_end); };
+  for (auto& [arguments, names] : by_arguments(tools, call_of))
+    calls.push_back(tag(begin, sequence({one_of(std::move(names)), *arguments}), end));
   Json::Array ways{Json::Object{{"type", "tags_with_separator"},
                                 {"tags", std::move(calls)},
                                 {"separator", next},

@@ -13,7 +13,8 @@ constexpr size_t kNameBytes = 1024;  // with what stands beside it
 
 bool CallItem::know_name(std::string_view name) {
   const auto found = std::find(rules_.names.begin(), rules_.names.end(), name);
-  has_name_ = found != rules_.names.end();
+  calls_nothing_ = found == rules_.names.end() && !form_.no_tool.empty() && name == form_.no_tool;
+  has_name_ = calls_nothing_ || found != rules_.names.end();
   if (!has_name_) return false;
   name_ = name;
   static const ArgumentKinds kAny;

@@ -44,6 +44,8 @@ class CallItem {
   bool certain() const { return certain_; }
   // What comes next belongs to a string of the arguments, or to a value between marks.
   bool in_string() const;
+  // REQUIRES certain(): its name is the form's for no tool.
+  bool calls_nothing() const { return calls_nothing_; }
   const std::string& name() const { return name_; }
   // Moves out what came of the arguments since. REQUIRES certain().
   std::string take_arguments() { return std::exchange(arguments_, {}); }
@@ -87,6 +89,7 @@ class CallItem {
   const bool exact_;
   At at_ = At::open;
   bool certain_ = false, has_name_ = false, has_arguments_ = false, has_type_ = false;
+  bool calls_nothing_ = false;
   JsonSpan span_;
   std::optional<MarkedArguments> marked_;
   std::optional<TaggedArguments> tagged_;

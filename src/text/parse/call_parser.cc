@@ -130,6 +130,17 @@ void CallParser::take_text(char c, AnswerParts& out) {
   raw_.erase(0, n_free);
 }
 
+void CallParser::end_piece(AnswerParts& out) {
+  if (trigger_ == nullptr) return;
+  const bool in_call = at_ == At::lead || at_ == At::item;
+  if (at_ != At::text && !(in_call && rules_->form->recipients)) return;
+  const std::string raw = take_unread();
+  if (at_ != At::item || !told_) say(raw, out);
+  matched_.clear();
+  state_ = 0;
+  at_ = At::text;
+}
+
 void CallParser::take_lead(char c, AnswerParts& out) {
   raw_ += c;
   if (is_json_space(c)) return;
@@ -148,14 +159,16 @@ void CallParser::take_item(char c, AnswerParts& out) {
   raw_ += c;
   const CallItem::Step step = item_->push(c);
   if (step == CallItem::Step::broken) return give_up(out);
-  if (item_->certain()) tell(out);
+  const bool is_call = item_->certain() && !item_->calls_nothing();
+  if (is_call) tell(out);
   if (step != CallItem::Step::whole) return;
   matched_.clear();
   raw_.clear();
+  spaces_.clear();
   behind_call_ = true;
-  // Where text may hold a mark, the next one is found in text, exactly as it is written.
-  const At next = rules_->form->said.empty() ? At::after : At::text;
-  at_ = rules_->only_one ? At::over : next;
+  // Where nothing ends a call, a grammar lets text follow: the next call's mark counts exactly as it is written.
+  const At next = tail_.empty() && trigger_ != nullptr ? At::text : At::after;
+  at_ = rules_->only_one && is_call ? At::over : next;
 }
 
 void CallParser::tell(AnswerParts& out) {
@@ -168,12 +181,19 @@ void CallParser::tell(AnswerParts& out) {
   raw_.clear();
 }
 
+// What was read of something that is no call, without the mark that a reader of messages put in front of it.
+std::string CallParser::take_unread() {
+  std::string out = std::exchange(raw_, {});
+  const bool in_message = trigger_ != nullptr && rules_->form->recipients;
+  if (in_message && out.starts_with(rules_->form->trigger)) out.erase(0, rules_->form->trigger.size());
+  return out;
+}
+
 // A call that broke behind its name stays as far as it came; anything else is text. The byte that broke it may begin a
 // mark.
 void CallParser::give_up(AnswerParts& out) {
   const bool told = at_ == At::item && told_, after = at_ == At::after;
-  std::string raw = std::move(raw_);
-  raw_.clear();
+  std::string raw = take_unread();
   matched_.clear();
   at_ = At::text;
   if (after) {  // no longer than a mark
@@ -217,9 +237,10 @@ void CallParser::finish(AnswerParts& out) {
   if (at_ == At::bare) bare_->whole() ? tell_bare(out) : give_up_bare(out);
   // Nothing but what stands between calls is no text: the answer was cut off in front of a further one.
   if (at_ == At::item && n_calls_ > 0 && without_space(raw_) == between_) raw_.clear();
-  if (at_ == At::text && behind_call_ && !rules_->form->said.empty()) raw_.clear();
+  if (at_ == At::item && item_->calls_nothing()) raw_.clear();
+  if (at_ == At::text && behind_call_ && tail_.empty()) raw_.clear();
   if (at_ == At::text && trigger_ != nullptr && ends_text(raw_, rules_->form->text_end)) raw_.clear();
-  if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(raw_, out);
+  if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(take_unread(), out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();
   spaces_.clear();

@@ -22,6 +22,9 @@ class CallParser {
   explicit CallParser(std::shared_ptr<const CallRules> rules);  // null: everything is text
 
   void push(std::string_view text, AnswerParts& out);
+  // Something stands here that is none of the text, and in no string of a call: no mark goes on behind it, and where
+  // calls are messages, no call.
+  void end_piece(AnswerParts& out);
   // No text follows. A call that was not certain yet is text.
   void finish(AnswerParts& out);
   // Nothing more will come out.
@@ -46,6 +49,7 @@ class CallParser {
   void take_item(char c, AnswerParts& out);
   void take_after(char c, AnswerParts& out);
   void say(std::string_view text, AnswerParts& out);
+  std::string take_unread();
   void tell(AnswerParts& out);
   void give_up(AnswerParts& out);
   void give_up_bare(AnswerParts& out);

@@ -258,6 +258,37 @@ TEST(CallParser, WhatIsCutStaysAsFarAsItCame) {
                "call: get\narguments: {}\ntext: ]} more\n");
 }
 
+// As the grammar has it, which lets text follow there.
+TEST(CallParser, WhereNothingEndsACallTheNextMarkIsExact) {
+  const std::string call = "{\"name\": \"get\", \"arguments\": {}}",
+                    mark = "<|message_sep|>\n\nfunction call<|role_sep|>\n",
+                    near = "<|message_sep|>function call<|role_sep|>", told = "call: get\narguments: {}\n";
+  expect_parts("gigachat3", mark + call + near + call, told + "text: " + near + call + "\n");
+  expect_parts("gigachat3", mark + call + " " + mark + call, told + told);
+  expect_parts("gigachat3", mark + call + "<|message_sep|>\n\nfunction", told);
+  expect_parts("gigachat", "<|function_call|>" + call + " <|function_call|>" + call, told + told);
+  expect_parts("gigachat", "<|function_call|>" + call + "<|function_", told);
+}
+
+TEST(CallParser, ACallOfNothingIsNone) {
+  const std::string begin = "Action:\n```json\n[\n    ", end = "\n]```",
+                    none = "{\"tool_name\": \"directly_answer\", \"parameters\": {\"a\": \"b\"}}",
+                    call = "{\"tool_name\": \"get\", \"parameters\": {}}", told = "call: get\narguments: {}\n";
+  expect_parts("command_r", begin + none + end, "");
+  expect_parts("command_r", "Hm\n" + begin + none + end, "text: Hm\n");
+  expect_parts("command_r", begin + none + end + "\nIt is 4.", "text: It is 4.\n");
+  expect_parts("command_r", begin + none, "");
+  expect_parts("command_r", begin + none.substr(0, 55), "");
+  expect_parts("command_r", begin + none + ", " + call + end, told);
+  expect_parts("command_r", begin + call + ", " + none + end, told);
+  expect_parts("command_r", begin + none + ", " + call + end, told, true);
+  expect_parts("command_r", begin + "{\"tool_name\": \"directly\"}" + end,
+               "text: " + begin + "{\"tool_name\": \"directly\"}" + end + "\n");
+  CallRules rules{find_call_form("command_r"), {"directly_answer"}, false, {}};
+  EXPECT_EQ(shown(parse(std::make_shared<CallRules>(rules), begin + none + end, 1)),
+            "call: directly_answer\narguments: {\"a\": \"b\"}\n");
+}
+
 TEST(CallParser, OnlyOneCallEndsTheAnswer) {
   expect_parts("hermes", "<tool_call>{\"name\":\"get\"}</tool_call> more <tool_call>{\"name\":\"get\"}</tool_call>",
                "call: get\narguments: {}\n", true);
@@ -446,33 +477,6 @@ TEST(CallParser, WhatStandsBetweenCallsIsNoTextWhereTheAnswerEnds) {
   expect_parts("pythonic", "[get(a=1), ", "call: get\narguments: {\"a\": 1}\n");
   expect_parts("llama3_json", R"({"name": "get", "parameters": {}}; )", "call: get\narguments: {}\n");
   expect_parts("pythonic", "[get(a=1), x", "call: get\narguments: {\"a\": 1}\ntext: , x\n");
-}
-
-TEST(AnswerParser, MessagesToFunctionsAreCalls) {
-  const std::string thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant";
-  const std::string json = "<|message|>{\"city\": \"<|x\"}<|call|>";
-  for (const std::string& header : {std::string("<|channel|>commentary to=functions.get <|constrain|>json"),
-                                    std::string("<|channel|>commentary to=functions.get"),
-                                    std::string(" to=functions.get<|channel|>commentary json")}) {
-    for (const size_t cut : {1U, 3U, 1000U}) {
-      const AnswerParts out = read_in_pieces(AnswerParser(ReasoningForm::Kind::channels, false, rules_of("harmony")),
-                                             thought + header + json, cut);
-      EXPECT_EQ(shown(out), "reasoning: Let me see.\ncall: get\narguments: {\"city\": \"<|x\"}\n") << header;
-    }
-  }
-  AnswerParser without(ReasoningForm::Kind::channels, false, nullptr);
-  AnswerParts out;
-  without.push(thought + "<|channel|>commentary to=functions.get" + json, out);
-  without.finish(out);
-  EXPECT_FALSE(out.has(PartKind::text)) << "nobody asked for calls";
-}
-
-TEST(AnswerParser, ReasoningComesBeforeCalls) {
-  AnswerParser parser(ReasoningForm::Kind::think, true, rules_of("hermes"));
-  AnswerParts out;
-  parser.push("I <tool_call>? </think>\n\n<tool_call>{\"name\":\"get\"}</tool_call>", out);
-  parser.finish(out);
-  EXPECT_EQ(shown(out), "reasoning: I <tool_call>?\ncall: get\narguments: {}\n");
 }
 
 }  // namespace

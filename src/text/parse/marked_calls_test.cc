@@ -14,7 +14,7 @@ namespace {
 
 Json schema() {
   return *Json::parse(R"({"properties":{"s":{"type":"string"},"i":{"type":"integer"},"n":{"type":["number","null"]},
-      "e":{"enum":["a",1]},"r":{"type":"array"}}})");
+      "e":{"enum":["a",1]},"r":{"type":"array"},"t":true}})");
 }
 
 void expect_parts(const char* family, std::string_view text, const std::string& wanted) {
@@ -95,14 +95,36 @@ TEST(MarkedCalls, CallsMayBeASectionBehindTheResponse) {
   }
   for (const char* argument :
        {"s\" type=\"string\"<|sep|>a", "n\" type=\"null\"<|sep|>null", "n\" type=\"number\"<|sep|>1.5",
+        "t\" type=\"object\"<|sep|>{\"a\": 1}", "t\" type=\"number\"<|sep|>1", "t\" type=\"string\"<|sep|>{",
         "e\" type=\"string\"<|sep|>a", "e\" type=\"number\"<|sep|>1"})
     EXPECT_TRUE(takes("kimi_k3", section(argument), true)) << argument;
   for (const char* argument :
        {"i\" type=\"string\"<|sep|>7", "n\" type=\"null\"<|sep|>1", "n\" type=\"number\"<|sep|>null",
-        "e\" type=\"string\"<|sep|>1", "i\" type=\"integer\"<|sep|>7", "n\" type=\"number\"<|sep|>\"1\""})
+        "e\" type=\"string\"<|sep|>1", "i\" type=\"integer\"<|sep|>7", "n\" type=\"number\"<|sep|>\"1\"",
+        "t\" type=\"number\"<|sep|>{\"a\": 1}", "t\" type=\"null\"<|sep|>[]"})
     EXPECT_FALSE(takes("kimi_k3", section(argument), true)) << argument;
   EXPECT_TRUE(takes("kimi_k3", section("other\" type=\"number\"<|sep|>1.5"), false));
   EXPECT_FALSE(takes("kimi_k3", section("other\" type=\"number\"<|sep|>true"), false));
+}
+
+// What a reader of responses takes out of text is no part of it, and still keeps apart what stands around it.
+TEST(MarkedCalls, MarksWithinTextJoinNoOtherMark) {
+  auto rules = std::make_shared<CallRules>();
+  rules->form = find_call_form("kimi_k3");
+  rules->names = {"get"};
+  rules->kinds = {ArgumentKinds(schema())};
+  const std::string call = "<|open|>call tool=\"get\" index=\"1\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>";
+  const std::string whole = "<|open|>tools<|sep|>" + call;
+  for (const size_t at : {size_t{2}, size_t{11}, size_t{20}, size_t{24}}) {
+    for (const std::string mark : {"<|close|>message<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>"}) {
+      const std::string answer = "Hm" + whole.substr(0, at) + mark + whole.substr(at);
+      EXPECT_TRUE(takes("kimi_k3", answer, true)) << "text, for the grammar: " << answer;
+      for (size_t cut = 1; cut <= answer.size(); ++cut)
+        ASSERT_EQ(shown(read_in_pieces(AnswerParser(ReasoningForm::Kind::kimi, false, rules), answer, cut)),
+                  "text: Hm" + whole + "\n")
+            << answer << " cut at " << cut;
+    }
+  }
 }
 
 TEST(MarkedCalls, MessagesToToolsAreCalls) {
@@ -129,6 +151,26 @@ TEST(MarkedCalls, MessagesToToolsAreCalls) {
       EXPECT_EQ(shown(read_in_pieces(AnswerParser(ReasoningForm::Kind::muse, false, rules), answer, cut)), parts)
           << answer;
     EXPECT_EQ(takes("muse", answer, true), !answer.ends_with("<|eot|>")) << answer;
+  }
+  // No calls: only what the model wrote is shown.
+  const std::pair<std::string, std::string> broken[] = {
+      {" to=get<|message|>I look it up.", "text: I look it up.\n"},
+      {" to=get<|message|>", ""},
+      {" to=get<|message|><atem:function_calls>\n<atem:invoke name=\"ge",
+       "text: <atem:function_calls>\n<atem:invoke name=\"ge\n"},
+      {" to=set<|message|>" + std::string("<atem:function_calls>\n<atem:invoke name=\"set\">\n"),
+       "text: <atem:function_calls>\n<atem:invoke name=\"set\">\n\n"},
+      {said + next + " to=get<|message|> I look." + next + call, "text: Hm I look.\n" + told},
+      {" to=get<|message|>" + next + call, told},
+      {" to=get<|message|><atem:function_calls>\n<atem:invoke name=\"ge" + next + call,
+       "text: <atem:function_calls>\n<atem:invoke name=\"ge\n" + told},
+      {call.substr(0, call.find("\n</atem:invoke>")) + next + call, "call: get\narguments: {\"i\": 7\n" + told},
+      {call + next + " to=get<|message|>I look.<|eot|>", told + "text: I look.\n"}};
+  for (const auto& [answer, parts] : broken) {
+    for (size_t cut = 1; cut <= answer.size(); ++cut)
+      ASSERT_EQ(shown(read_in_pieces(AnswerParser(ReasoningForm::Kind::muse, false, rules), answer, cut)), parts)
+          << answer << " cut at " << cut;
+    EXPECT_FALSE(takes("muse", answer, true)) << answer;
   }
   EXPECT_FALSE(takes("muse", " to=user<|message|>" + next + call + next + said, true)) << "calls are the last";
   EXPECT_FALSE(takes("muse", " to=search<|message|>" + block, true)) << "the two names are one";

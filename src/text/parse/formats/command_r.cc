@@ -12,6 +12,7 @@ constexpr CallForm kForm{
     .short_lead = "Action: ```json\n[",
     .name_key = "tool_name",
     .arguments_key = "parameters",
+    .no_tool = "directly_answer",
 };
 QR_REGISTER(CallForm, "command_r", kForm);
 
