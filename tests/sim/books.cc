@@ -78,8 +78,7 @@ void Books::pass(const Batch& batch) {
   // Behind those that were granted something there are branches of guesses, each as a sequence.
   const auto n_granted = std::min(static_cast<int64_t>(grants_.size()), n_seqs);
   const int64_t n_own = batch.attn.cu_q.ptr<int32_t>()[n_granted];
-  if (granted != n_own)
-    fail(std::to_string(granted) + " tokens were granted, the batch has " + std::to_string(n_own));
+  if (granted != n_own) fail(std::to_string(granted) + " tokens were granted, the batch has " + std::to_string(n_own));
   if (n_rows - n_own > n_granted * knobs_.max_side)
     fail("branches have " + std::to_string(n_rows - n_own) + " rows in a batch of " + std::to_string(n_granted));
   if (n_rows > knobs_.step_tokens) fail("the batch of " + std::to_string(n_rows) + " rows is over the budget");

@@ -32,7 +32,7 @@ class Shrinker {
 
   // Takes away runs of elements: halves, quarters, … single ones.
   template <class T>
-  bool drop(std::vector<T> Script::*list) {
+  bool drop(std::vector<T> Script::* list) {
     bool better = false;
     for (size_t size = std::max<size_t>(1, (best_.*list).size() / 2);; size /= 2) {
       for (size_t at = 0; at < (best_.*list).size();) {
@@ -78,7 +78,7 @@ class Shrinker {
     bool better = false;
     for (size_t i = 0; i < best_.requests.size(); ++i) {
       const RequestScript plain;
-      const auto reset = [&](auto RequestScript::*field) {
+      const auto reset = [&](auto RequestScript::* field) {
         better |= change([&](Script& s) { s.requests[i].*field = plain.*field; });
       };
       reset(&RequestScript::poison), reset(&RequestScript::temperature), reset(&RequestScript::top_k);
@@ -86,13 +86,10 @@ class Shrinker {
       reset(&RequestScript::no_repeats), reset(&RequestScript::salt), reset(&RequestScript::priority);
       reset(&RequestScript::weight);
       reset(&RequestScript::cancel_ns), reset(&RequestScript::fault), reset(&RequestScript::arrival_ns);
-      better |= lower(
-          [i](auto& s) -> auto& { return s.requests[i].max_tokens; }, 1);
-      better |= lower(
-          [i](auto& s) -> auto& { return s.requests[i].at; }, 0);
+      better |= lower([i](auto& s) -> auto& { return s.requests[i].max_tokens; }, 1);
+      better |= lower([i](auto& s) -> auto& { return s.requests[i].at; }, 0);
       for (size_t p = 0; p < best_.requests[i].prompt.size(); ++p) {
-        better |= lower(
-            [ i, p ](auto& s) -> auto& { return s.requests[i].prompt[p].n; }, 1);
+        better |= lower([i, p](auto& s) -> auto& { return s.requests[i].prompt[p].n; }, 1);
         better |= change([&](Script& s) { s.requests[i].prompt[p].text = 0; });
       }
       if (best_.requests[i].prompt.size() > 1) better |= change([&](Script& s) { s.requests[i].prompt.pop_back(); });
@@ -103,7 +100,9 @@ class Shrinker {
   bool simplify_knobs() {
     bool better = false;
     const Knobs plain;
-    const auto reset = [&](auto Knobs::*field) { better |= change([&](Script& s) { s.knobs.*field = plain.*field; }); };
+    const auto reset = [&](auto Knobs::* field) {
+      better |= change([&](Script& s) { s.knobs.*field = plain.*field; });
+    };
     reset(&Knobs::max_seqs), reset(&Knobs::step_tokens), reset(&Knobs::max_chunk), reset(&Knobs::n_ctx);
     reset(&Knobs::block_tokens), reset(&Knobs::n_blocks), reset(&Knobs::max_queue);
     reset(&Knobs::window), reset(&Knobs::n_sinks), reset(&Knobs::max_draft), reset(&Knobs::max_side);
