@@ -49,7 +49,7 @@ class Replay(unittest.TestCase):
         with open(self.file, encoding='utf-8') as f:
             lines = f.read().splitlines()
         self.assertEqual(json.loads(lines[-1])['hash'], told['hash'])
-        self.assertEqual(json.loads(lines[0])['quire_recording'], 8)
+        self.assertEqual(json.loads(lines[0])['quire_recording'], 9)
 
     def test_what_if_tells_what_changes(self):
         done = replay(self.file, '--what-if', 'max-seqs=1', '--json')

@@ -339,7 +339,7 @@ class OwnHead(unittest.TestCase):
 class Memory(unittest.TestCase):
     """What `quire inspect --draft` says that drafting takes is what a server takes for it."""
 
-    LITTLE = 2 << 20  # threads' stacks, the allocator's arenas
+    LITTLE = 3 << 20  # threads' stacks, the allocator's arenas, 64 connections at once
 
     def facts(self, *options, path=BUNDLED):
         done = quire('inspect', path, '--json', '--ctx', '2048', *options)
