@@ -56,8 +56,7 @@ size_t n_followed(Sequence& seq, std::span<const Token> guesses) {
   size_t n = 0;
   try {
     for (; n < guesses.size(); ++n) accept_guess(seq, guesses[n]);
-  } catch (const std::exception&) {
-    // What throws has not been taken.
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): what throws has not been taken
   }
   for (const auto& rule : seq.request.rules) rule->rollback(static_cast<int>(n));
   return n;

@@ -93,6 +93,7 @@ class Replay final : public InputRecorder {
 
   Status make(const Model& model, Ops& ops, EngineOptions options, Clock& clock) {
     std::vector<VirtualTokens> played;
+    played.reserve(recording_.prefixes.size());
     for (const RecordedPrefix& p : recording_.prefixes) played.push_back({p.content, p.n});
     return make(model, ops, std::move(options), clock, std::move(played));
   }

@@ -68,11 +68,10 @@ void RowParams::fill_branch(Sequence& seq, Branch& branch) {
     for (const Token id : branch.tokens) {
       accept_guess(seq, id);
       ++n_guessed;
-      fill_row(seq, static_cast<size_t>(branch.first_out + branch.n_checked), n_guessed);
+      fill_row(seq, static_cast<size_t>(branch.first_out) + static_cast<size_t>(branch.n_checked), n_guessed);
       ++branch.n_checked;
     }
-  } catch (const std::exception&) {
-    // The rows behind do not count.
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the rows behind do not count
   }
   for (size_t i = static_cast<size_t>(branch.n_checked); i < branch.tokens.size(); ++i)
     params_[static_cast<size_t>(branch.first_out) + i] = {};

@@ -22,6 +22,7 @@ std::unique_ptr<KvCache> make_cache(int n_blocks, bool keeps_state = false) {
     layout.claim({KvGroup::Kind::window, 1000}, kTokenBytes);
   }
   std::vector<Buffer> memory;
+  memory.reserve(static_cast<size_t>(layout.n_groups()));
   for (int g = 0; g < layout.n_groups(); ++g)
     memory.push_back(std::move(*Buffer::allocate(layout.block_bytes(g, kBlock) * n_blocks)));
   return std::make_unique<KvCache>(layout, std::move(memory),
