@@ -50,6 +50,11 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+def llama_server(peer: Peer, model: str, port: int, threads: int, users: int, n_ctx: int) -> list[str]:
+    """The command of llama.cpp's llama-server, or of one with its command line: n_ctx tokens for each of so many users at once."""
+    return [peer.program, '-m', model, '--port', str(port), '-t', str(threads), '-np', str(users), '-c', str(users * n_ctx), *peer.flags]
+
+
 def wait_until_ready(process: subprocess.Popen, url: str) -> None:
     until = time.monotonic() + START_S
     while time.monotonic() < until and process.poll() is None:

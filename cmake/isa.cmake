@@ -41,6 +41,20 @@ function(quire_write path text)
   file(CONFIGURE OUTPUT ${path} CONTENT "${text}" @ONLY)
 endfunction()
 
+# Of the instruction set `isa`, in the folder `dir`: a source with one of its tables of kernels, appended to `list`.
+function(quire_isa_table list name type made)
+  set(path ${dir}/${name}_${isa}.cc)
+  quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
+#include \"backend/cpu/kernels/${name}.h\"
+
+namespace quire {
+extern const ${type} kernels_${name}_${isa};
+const ${type} kernels_${name}_${isa} = ${made};
+}  // namespace quire
+")
+  set(${list} ${${list}} ${path} PARENT_SCOPE)
+endfunction()
+
 function(quire_generate_quant)
   quire_formats(names types weights "")
   quire_formats(kv_names kv_types kv "Kv")
@@ -167,37 +181,10 @@ const AttentionKernels kernels_attention_${name}_${isa} = make_attention_kernels
       list(APPEND files ${path})
       string(APPEND externs "extern const AttentionKernels kernels_attention_${name}_${isa};\n")
     endforeach()
-    set(path ${dir}/elementwise_${isa}.cc)
-    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
-#include \"backend/cpu/kernels/elementwise.h\"
-
-namespace quire {
-extern const ElementwiseKernels kernels_elementwise_${isa};
-const ElementwiseKernels kernels_elementwise_${isa} = make_elementwise_kernels<Vec>();
-}  // namespace quire
-")
-    list(APPEND files ${path})
-    set(path ${dir}/states_${isa}.cc)
-    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
-#include \"backend/cpu/kernels/states.h\"
-
-namespace quire {
-extern const StateKernels kernels_states_${isa};
-const StateKernels kernels_states_${isa} = make_state_kernels<Vec>(\"${isa}\");
-}  // namespace quire
-")
-    list(APPEND files ${path})
+    quire_isa_table(files elementwise ElementwiseKernels "make_elementwise_kernels<Vec>()")
+    quire_isa_table(files states StateKernels "make_state_kernels<Vec>(\"${isa}\")")
+    quire_isa_table(files low_rank LowRankKernels "make_low_rank_kernels<Vec>(\"${isa}\")")
     string(APPEND states "&kernels_states_${isa}, ")
-    set(path ${dir}/low_rank_${isa}.cc)
-    quire_write(${path} "#include \"backend/cpu/isa/${isa}/vec.h\"
-#include \"backend/cpu/kernels/low_rank.h\"
-
-namespace quire {
-extern const LowRankKernels kernels_low_rank_${isa};
-const LowRankKernels kernels_low_rank_${isa} = make_low_rank_kernels<Vec>(\"${isa}\");
-}  // namespace quire
-")
-    list(APPEND files ${path})
     string(APPEND low_rank "&kernels_low_rank_${isa}, ")
     string(APPEND externs "extern const StateKernels kernels_states_${isa};
 extern const LowRankKernels kernels_low_rank_${isa};

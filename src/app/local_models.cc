@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "hub/choice.h"
 #include "hub/pull.h"
+#include "io/gguf_split.h"
 #include "text/jinja/unicode.h"
 
 namespace quire {
@@ -34,13 +35,11 @@ std::vector<fs::path> parts_of(const fs::path& first) {
   int n = 0, n_read = 0;
   const bool is_first = std::sscanf(stem.c_str() + at, "-00001-of-%5d%n", &n, &n_read) == 1;
   if (!is_first || static_cast<size_t>(n_read) != kPartBytes || first.extension() != ".gguf") return out;
-  for (int i = 2; i <= n; ++i) {
-    char part[64];
-    std::snprintf(part, sizeof part, "-%05d-of-%05d.gguf", i, n);
+  for (int i = 1; i < n; ++i) {
     std::error_code error;
-    const fs::path next = first.parent_path() / (stem.substr(0, at) + part);
-    if (!fs::exists(next, error)) break;
-    out.push_back(next);
+    const Result<std::string> next = gguf_part_path(first.string(), {.count = n}, i);
+    if (!next || !fs::exists(*next, error)) break;
+    out.emplace_back(*next);
   }
   return out;
 }

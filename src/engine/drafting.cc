@@ -169,7 +169,11 @@ void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead
     const Draft& draft = drafts_[i];
     n_behind_ += draft.n_behind;
     // Who still takes in what came before has not been asked yet.
-    if (controller_ && is_true(draft) && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
+    if (!is_true(draft)) {
+      if (room > 0) ++accounts_.counters().n_bad_drafts;
+      continue;
+    }
+    if (controller_ && (!draft.tokens.empty() || draft.n_behind <= kUsuallyBehind))
       controller_->asked(draft.seq, draft.max_tokens, static_cast<int>(chain_of(draft)));
     if (room > 0) room -= take(draft, *seqs_[i], room);
   }
@@ -178,13 +182,9 @@ void Drafting::propose(std::span<const Grant> streams, int room, const RoomAhead
 }
 
 // Puts what was drafted into its sequence, `room` tokens at most; how many that are. Where there is no memory for them
-// there is no draft.
+// there is no draft. REQUIRES is_true(draft).
 int Drafting::take(const Draft& draft, Sequence& seq, int room) {
-  if (!is_true(draft)) {
-    ++accounts_.counters().n_bad_drafts;
-    return 0;
-  }
-  auto n = std::min({chain_of(draft), static_cast<size_t>(draft.max_tokens), static_cast<size_t>(room)});
+  auto n = std::min(chain_of(draft), static_cast<size_t>(room));
   if (has_grammar(seq.request.sampling)) n = n_followed(seq, std::span(draft.tokens).first(n));
   try {
     seq.draft.assign(draft.tokens.begin(), draft.tokens.begin() + static_cast<std::ptrdiff_t>(n));

@@ -1,6 +1,6 @@
 // A GGUF model in several files: NAME-00001-of-00003.gguf and so on, each a whole GGUF file. The first holds the facts,
 // every one says which it is ("split.no", from 0), of how many ("split.count") and how many tensors all of them hold.
-// Used by model_file.cc only. Source: llama.cpp's gguf-split.
+// Source: llama.cpp's gguf-split.
 #pragma once
 #include <string>
 

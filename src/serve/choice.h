@@ -173,7 +173,7 @@ class Choice final : public EventSink {
   int64_t told_bytes_ = 0;
   int64_t told_bytes_left_ = 0, told_tokens_left_ = 0;  // of what another has told: that come again
   bool says_again_ = false;                             // the sequence computes what was told, too
-  std::vector<Token> told_again_;                       // the tokens of it, where the sequence computes them too
+  std::vector<Token> told_again_;                       // its tokens then
   bool differs_ = false;
   AnswerParts dropped_;
   Delta again_, whole_, fresh_;

@@ -303,12 +303,13 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
   if (job.thinks_open || marked || (!shut && may_begin_to_think(options, env))) job.thinks = env.reasoning.kind;
   // Kimi K3's marks are words between tokens: nobody else could tell these from text, also behind a begun answer.
   const bool sections = env.reasoning.kind == ReasoningForm::Kind::kimi;
-  if ((!is_begun || sections) && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none) {
+  const bool splits =
+      (!is_begun || sections) && options.separate_reasoning && env.reasoning.kind != ReasoningForm::Kind::none;
+  if (splits) {
     job.reasoning = env.reasoning.kind;
     job.reasoning_open = job.thinks_open;
-    if (env.reasoning.hidden) job.generation.skip_special = false;
   }
-  if (sections && env.reasoning.hidden) job.generation.skip_special = false;
+  if (env.reasoning.hidden && (splits || sections)) job.generation.skip_special = false;
   if (options.tools != nullptr && options.tools->given()) {
     QR_TRY(const std::shared_ptr<const CallPlan> plan,
            env.call_plans->get(*options.tools, env.tools, std::move(job.generation.grammar)));

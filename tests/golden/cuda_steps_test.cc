@@ -5,84 +5,22 @@
 #include "app/wire.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cuda/backend.h"
-#include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/emulated/counting_runtime.h"
 #include "backend/cuda/replays.h"
 #include "engine/engine.h"
+#include "tests/support/answer_sink.h"
 #include "tests/support/golden_models.h"
 
 namespace quire {
 namespace {
 
-struct Calls {
-  int failing_allocation = 0;  // by number, from 1 on; 0: none
-  int n_alive = 0;             // allocations and graphs
-  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_launches = 0, n_recorded = 0, n_replays = 0, n_waits = 0;
-};
-
-class Counting final : public cuda::Runtime {
- public:
-  explicit Counting(Calls& calls) : n_(calls) {}
-  std::string describe() const override { return runtime_->describe(); }
-  cuda::DeviceSize size() const override { return runtime_->size(); }
-  Result<std::byte*> allocate(int64_t bytes, cuda::Place place) override {
-    if (++n_.n_allocations == n_.failing_allocation) return fail(Code::exhausted, "the device's memory has ended");
-    ++n_.n_alive;
-    return runtime_->allocate(bytes, place);
-  }
-  void release(std::byte* data) override {
-    --n_.n_alive;
-    runtime_->release(data);
-  }
-  void upload(std::byte* to, const void* from, int64_t bytes) override {
-    ++n_.n_uploads;
-    runtime_->upload(to, from, bytes);
-  }
-  void download(std::byte* to, const void* from, int64_t bytes) override {
-    ++n_.n_downloads;
-    runtime_->download(to, from, bytes);
-  }
-  void launch(const cuda::Launch& launch) override {
-    ++n_.n_launches;
-    runtime_->launch(launch);
-  }
-  Result<cuda::Graph> record(std::span<const cuda::Launch> launches) override {
-    ++n_.n_recorded;
-    ++n_.n_alive;
-    return runtime_->record(launches);
-  }
-  void replay(cuda::Graph graph) override {
-    ++n_.n_replays;
-    runtime_->replay(graph);
-  }
-  void forget(cuda::Graph graph) override {
-    --n_.n_alive;
-    runtime_->forget(graph);
-  }
-  void wait() override {
-    ++n_.n_waits;
-    runtime_->wait();
-  }
-
- private:
-  Calls& n_;
-  std::shared_ptr<cuda::Runtime> runtime_ = cuda::make_fake_runtime({});
-};
-
-class Answer final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override { tokens.push_back(event.id); }
-  void on_finish(SeqId, Finish, const Usage&, const std::string& message) override { error = message; }
-  std::vector<Token> tokens;
-  std::string error;
-};
-
 // Tokens of a few answers, and what the last steps of all together asked for.
 struct Seen {
   std::vector<std::vector<Token>> tokens;
-  Calls last;
+  cuda::RuntimeCalls last;
   int n_steps = 0;
 };
-Result<Seen> answers_on(Ops& ops, const Calls& calls, int n_tokens) {
+Result<Seen> answers_on(Ops& ops, const cuda::RuntimeCalls& calls, int n_tokens) {
   constexpr int kLast = 8;
   Seen out;
   const ModelOptions wanted{.model = golden_path("llama"), .threads = 1, .weights = "q8_0"};
@@ -95,16 +33,16 @@ Result<Seen> answers_on(Ops& ops, const Calls& calls, int n_tokens) {
   EngineEnv env;
   env.clock = &clock;
   QR_TRY(const std::unique_ptr<Engine> engine, make_engine(*model, ops, options, env));
-  std::vector<std::shared_ptr<Answer>> sinks;
+  std::vector<std::shared_ptr<AnswerSink>> sinks;
   constexpr size_t kStreams = 3;
   const auto n_most = static_cast<size_t>(n_tokens);
   for (size_t i = 0; i < kStreams; ++i) {
     Request request;
     for (size_t t = 0; t < 4 + i; ++t) request.prompt.push_back(static_cast<Token>(7 * t + i + 1));
     request.max_tokens = n_tokens;
-    EXPECT_TRUE(engine->submit(std::move(request), sinks.emplace_back(std::make_shared<Answer>())));
+    EXPECT_TRUE(engine->submit(std::move(request), sinks.emplace_back(std::make_shared<AnswerSink>())));
   }
-  Calls before;
+  cuda::RuntimeCalls before;
   while (true) {
     const bool is_late = sinks[0]->tokens.size() + kLast >= n_most && sinks[0]->tokens.size() + 1 < n_most;
     if (is_late && out.n_steps == 0) before = calls;
@@ -129,10 +67,10 @@ Result<Seen> answers_on(Ops& ops, const Calls& calls, int n_tokens) {
 }
 
 TEST(CudaSteps, ADecodeStepIsOneLaunchOneCopyUpAndOneWait) {
-  Calls single, replayed;
-  const auto by_launches = cuda::CudaOps::make(std::make_shared<Counting>(single), cpu_sample_kernels());
+  cuda::RuntimeCalls single, replayed;
+  const auto by_launches = cuda::CudaOps::make(std::make_shared<cuda::CountingRuntime>(single), cpu_sample_kernels());
   const auto by_replays =
-      cuda::CudaOps::make(cuda::with_replays(std::make_shared<Counting>(replayed)), cpu_sample_kernels());
+      cuda::CudaOps::make(cuda::with_replays(std::make_shared<cuda::CountingRuntime>(replayed)), cpu_sample_kernels());
   const Seen truth = *answers_on(**by_launches, single, 40), got = *answers_on(**by_replays, replayed, 40);
   EXPECT_EQ(got.tokens, truth.tokens);
   EXPECT_GT(truth.last.n_launches, 10 * truth.n_steps);
@@ -151,9 +89,10 @@ TEST(CudaSteps, MemoryMayEndAtAnyAllocation) {
   std::vector<std::vector<Token>> truth;
   int n_refused = 0, n_done_without = 0, n_allocations = 0;
   for (int nth = 0; nth <= n_allocations; ++nth) {
-    Calls calls{.failing_allocation = nth};
+    cuda::RuntimeCalls calls{.failing_allocation = nth};
     {
-      const auto ops = cuda::CudaOps::make(cuda::with_replays(std::make_shared<Counting>(calls)), cpu_sample_kernels());
+      const auto ops =
+          cuda::CudaOps::make(cuda::with_replays(std::make_shared<cuda::CountingRuntime>(calls)), cpu_sample_kernels());
       const Result<Seen> seen = ops ? answers_on(**ops, calls, 3) : tl::make_unexpected(ops.error());
       if (nth == 0) {
         ASSERT_TRUE(seen) << seen.error().message;

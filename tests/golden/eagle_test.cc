@@ -9,6 +9,7 @@
 
 #include "engine/engine.h"
 #include "quant/kv_codec.h"
+#include "tests/support/answer_sink.h"
 #include "tests/support/head_folder.h"
 #include "tests/support/head_texts.h"
 
@@ -285,18 +286,6 @@ TEST(FirstEagle, MayHaveAProductOfItsOwnAndTheModelsEmbeddings) {
   EXPECT_EQ(step.propose().front().tokens.size(), size_t{kHeadGuesses});
 }
 
-class Answer final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override {
-    tokens.push_back(event.id);
-    n_accepted += event.accepted ? 1 : 0;
-  }
-  void on_finish(SeqId, Finish, const Usage&, const std::string& message) override { error = message; }
-  std::vector<Token> tokens;
-  std::string error;
-  int n_accepted = 0;
-};
-
 struct Answers {
   std::vector<std::vector<Token>> tokens;
   EngineStats stats;
@@ -316,14 +305,14 @@ Answers answers_of(const Headed& headed, Ops& ops, int depth) {
   env.eagle = headed.head.get();
   const auto engine = make_engine(*headed.model, ops, options, env);
   EXPECT_TRUE(engine) << engine.error().message;
-  std::vector<std::shared_ptr<Answer>> sinks;
+  std::vector<std::shared_ptr<AnswerSink>> sinks;
   for (int i = 0; i < 12; ++i) {
     Request request;
     for (int t = 0; t < 1 + i * 3; ++t) request.prompt.push_back(static_cast<Token>((7 * t * t + 3 * i) % kVocab));
     request.max_tokens = 40;
     request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.8F;
     request.sampling.seed = static_cast<uint64_t>(i);
-    EXPECT_TRUE((*engine)->submit(std::move(request), sinks.emplace_back(std::make_shared<Answer>())));
+    EXPECT_TRUE((*engine)->submit(std::move(request), sinks.emplace_back(std::make_shared<AnswerSink>())));
   }
   while ((*engine)->step()) EXPECT_EQ((*engine)->snapshot().check(), "");
   Answers out;

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "model/gguf_form.h"
 #include "quant/kv_codec.h"
+#include "tests/support/answer_sink.h"
 #include "tests/support/head_folder.h"
 #include "tests/support/head_texts.h"
 
@@ -95,14 +96,6 @@ TEST_P(Mtp, IsNoLayerOfTheModel) {
   EXPECT_GT(head.weight_bytes, int64_t{4} * head.n_vocab * head.n_embd);
 }
 
-class Answer final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override { tokens.push_back(event.id); }
-  void on_finish(SeqId, Finish, const Usage&, const std::string& message) override { error = message; }
-  std::vector<Token> tokens;
-  std::string error;
-};
-
 struct Answers {
   std::vector<std::vector<Token>> tokens;
   EngineStats stats;
@@ -121,14 +114,14 @@ Answers answers_of(const Carrier& carrier, Ops& ops, int depth) {
   env.draft = carrier.head.get();
   const auto engine = make_engine(*carrier.model, ops, options, env);
   EXPECT_TRUE(engine) << engine.error().message;
-  std::vector<std::shared_ptr<Answer>> sinks;
+  std::vector<std::shared_ptr<AnswerSink>> sinks;
   for (int i = 0; i < 12; ++i) {
     Request request;
     for (int t = 0; t < 1 + i * 3; ++t) request.prompt.push_back(static_cast<Token>((7 * t * t + 3 * i) % 50));
     request.max_tokens = 40;
     request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.8F;
     request.sampling.seed = static_cast<uint64_t>(i);
-    EXPECT_TRUE((*engine)->submit(std::move(request), sinks.emplace_back(std::make_shared<Answer>())));
+    EXPECT_TRUE((*engine)->submit(std::move(request), sinks.emplace_back(std::make_shared<AnswerSink>())));
   }
   while ((*engine)->step()) EXPECT_EQ((*engine)->snapshot().check(), "");
   Answers out;

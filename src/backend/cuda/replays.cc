@@ -87,13 +87,14 @@ class Replays final : public Runtime {
 
   void flush() {
     size_t at = 0;
-    for (const Run& run : std::exchange(runs_, {})) {
+    for (const Run& run : runs_) {
       launch_all(std::span(launches_).subspan(at, run.n_launches));
       at += run.n_launches;
       const auto& [to, from, bytes, is_upload] = run.copy;
       is_upload ? runtime_->upload(to, from, bytes) : runtime_->download(to, from, bytes);
     }
     launch_all(std::span(launches_).subspan(at));
+    runs_.clear();
     launches_.clear();
     n_in_runs_ = 0;
   }

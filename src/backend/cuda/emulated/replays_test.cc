@@ -5,46 +5,11 @@
 
 #include <vector>
 
-#include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/emulated/counting_runtime.h"
 #include "backend/cuda/kernels/list.cuh"
 
 namespace quire::cuda {
 namespace {
-
-// Counts what is asked of the runtime below, which may refuse to record.
-class Counting final : public Runtime {
- public:
-  std::string describe() const override { return runtime_->describe(); }
-  DeviceSize size() const override { return runtime_->size(); }
-  Result<std::byte*> allocate(int64_t bytes, Place place) override { return runtime_->allocate(bytes, place); }
-  void release(std::byte* data) override { runtime_->release(data); }
-  void upload(std::byte* to, const void* from, int64_t bytes) override { runtime_->upload(to, from, bytes); }
-  void download(std::byte* to, const void* from, int64_t bytes) override { runtime_->download(to, from, bytes); }
-  void launch(const Launch& launch) override {
-    ++n_launches;
-    runtime_->launch(launch);
-  }
-  Result<Graph> record(std::span<const Launch> launches) override {
-    if (refuses) return fail(Code::internal, "cuStreamBeginCapture_v2: not today");
-    ++n_graphs;
-    return runtime_->record(launches);
-  }
-  void replay(Graph graph) override {
-    ++n_replays;
-    runtime_->replay(graph);
-  }
-  void forget(Graph graph) override {
-    --n_graphs;
-    runtime_->forget(graph);
-  }
-  void wait() override { runtime_->wait(); }
-
-  bool refuses = false;
-  int n_launches = 0, n_replays = 0, n_graphs = 0;
-
- private:
-  std::shared_ptr<Runtime> runtime_ = make_fake_runtime({});
-};
 
 class CudaReplays : public testing::Test {
  protected:
@@ -66,31 +31,33 @@ class CudaReplays : public testing::Test {
     return x_[3];
   }
 
-  std::shared_ptr<Counting> below_ = std::make_shared<Counting>();
-  std::shared_ptr<Runtime> runtime_ = with_replays(below_);
+  int n_graphs() const { return below_.n_recorded - below_.n_forgotten; }
+
+  RuntimeCalls below_;
+  std::shared_ptr<Runtime> runtime_ = with_replays(std::make_shared<CountingRuntime>(below_));
   float *x_ = nullptr, *factors_ = nullptr;
 };
 
 TEST_F(CudaReplays, AStepIsRecordedWhenItComesAgainAndReplayedFromThenOn) {
   EXPECT_EQ(step(2), 16);
-  EXPECT_EQ(below_->n_launches, 4);
+  EXPECT_EQ(below_.n_launches, 4);
   for (int i = 1; i <= 3; ++i) {
     EXPECT_EQ(step(2), 16);
-    EXPECT_EQ(below_->n_launches, 4);
-    EXPECT_EQ(below_->n_replays, i);
+    EXPECT_EQ(below_.n_launches, 4);
+    EXPECT_EQ(below_.n_replays, i);
   }
-  EXPECT_EQ(below_->n_graphs, 1);
+  EXPECT_EQ(n_graphs(), 1);
 }
 
 TEST_F(CudaReplays, AnotherArgumentIsAnotherStep) {
   step(2);
   step(2);
   EXPECT_EQ(step(3), 81);
-  EXPECT_EQ(below_->n_launches, 8);
+  EXPECT_EQ(below_.n_launches, 8);
   EXPECT_EQ(step(3), 81);
   EXPECT_EQ(step(2), 16);
-  EXPECT_EQ(below_->n_launches, 8);
-  EXPECT_EQ(below_->n_graphs, 2);
+  EXPECT_EQ(below_.n_launches, 8);
+  EXPECT_EQ(n_graphs(), 2);
 }
 
 TEST_F(CudaReplays, WhatMemoryHoldsIsNotRecorded) {
@@ -104,7 +71,7 @@ TEST_F(CudaReplays, WhatMemoryHoldsIsNotRecorded) {
     runtime_->wait();
     EXPECT_EQ(x_[3], factor * factor * factor * factor);
   }
-  EXPECT_EQ(below_->n_replays, 2);
+  EXPECT_EQ(below_.n_replays, 2);
 }
 
 TEST_F(CudaReplays, CopiesKeepTheirPlaceBetweenLaunches) {
@@ -118,7 +85,7 @@ TEST_F(CudaReplays, CopiesKeepTheirPlaceBetweenLaunches) {
     EXPECT_EQ(reinterpret_cast<const float*>(host)[3], 16);
     EXPECT_EQ(x_[3], 16 * 81);
   }
-  EXPECT_EQ(below_->n_replays, 4);
+  EXPECT_EQ(below_.n_replays, 4);
   runtime_->release(host);
 }
 
@@ -127,17 +94,17 @@ TEST_F(CudaReplays, FewLaunchesStaySingle) {
     scale(2);
     runtime_->wait();
   }
-  EXPECT_EQ(below_->n_launches, 4);
-  EXPECT_EQ(below_->n_graphs, 0);
+  EXPECT_EQ(below_.n_launches, 4);
+  EXPECT_EQ(n_graphs(), 0);
 }
 
 TEST_F(CudaReplays, WhereNothingCanBeRecordedLaunchesStaySingle) {
-  below_->refuses = true;
+  below_.refuses_to_record = true;
   for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(step(2), 16);
-  below_->refuses = false;
+  below_.refuses_to_record = false;
   EXPECT_EQ(step(2), 16);  // nobody asks again
-  EXPECT_EQ(below_->n_launches, 16);
-  EXPECT_EQ(below_->n_replays, 0);
+  EXPECT_EQ(below_.n_launches, 16);
+  EXPECT_EQ(below_.n_replays, 0);
 }
 
 TEST_F(CudaReplays, TheLongestUnusedIsForgottenAndAllInTheEnd) {
@@ -145,17 +112,17 @@ TEST_F(CudaReplays, TheLongestUnusedIsForgottenAndAllInTheEnd) {
     step(static_cast<float>(i));
     if (i % 4 == 0) step(static_cast<float>(i));
     step(-1);
-    EXPECT_LE(below_->n_graphs, 64);
+    EXPECT_LE(n_graphs(), 64);
   }
-  EXPECT_EQ(below_->n_graphs, 64);
-  const int n = below_->n_launches;
+  EXPECT_EQ(n_graphs(), 64);
+  const int n = below_.n_launches;
   step(-1);
-  EXPECT_EQ(below_->n_launches, n);  // used all the time
+  EXPECT_EQ(below_.n_launches, n);  // used all the time
   step(4);
-  EXPECT_EQ(below_->n_launches, n + 4);  // forgotten
+  EXPECT_EQ(below_.n_launches, n + 4);  // forgotten
   TearDown();
   runtime_.reset();
-  EXPECT_EQ(below_->n_graphs, 0);
+  EXPECT_EQ(n_graphs(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+// A fake runtime that counts what is asked of it, and on request has no memory or refuses to record. For tests.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/cuda/emulated/runtime_fake.h"
+
+namespace quire::cuda {
+
+struct RuntimeCalls {
+  int failing_allocation = 0;  // by number, from 1 on; 0: none
+  bool refuses_to_record = false;
+  int n_alive = 0;  // allocations and graphs
+  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0, n_replays = 0,
+      n_waits = 0;
+};
+
+class CountingRuntime final : public Runtime {
+ public:
+  explicit CountingRuntime(RuntimeCalls& calls) : n_(calls) {}
+  std::string describe() const override { return runtime_->describe(); }
+  DeviceSize size() const override { return runtime_->size(); }
+  Result<std::byte*> allocate(int64_t bytes, Place place) override {
+    if (++n_.n_allocations == n_.failing_allocation) return fail(Code::exhausted, "the device's memory has ended");
+    ++n_.n_alive;
+    return runtime_->allocate(bytes, place);
+  }
+  void release(std::byte* data) override {
+    --n_.n_alive;
+    runtime_->release(data);
+  }
+  void upload(std::byte* to, const void* from, int64_t bytes) override {
+    ++n_.n_uploads;
+    runtime_->upload(to, from, bytes);
+  }
+  void download(std::byte* to, const void* from, int64_t bytes) override {
+    ++n_.n_downloads;
+    runtime_->download(to, from, bytes);
+  }
+  void launch(const Launch& launch) override {
+    ++n_.n_launches;
+    runtime_->launch(launch);
+  }
+  Result<Graph> record(std::span<const Launch> launches) override {
+    if (n_.refuses_to_record) return fail(Code::internal, "cuStreamBeginCapture_v2: not today");
+    ++n_.n_recorded;
+    ++n_.n_alive;
+    return runtime_->record(launches);
+  }
+  void replay(Graph graph) override {
+    ++n_.n_replays;
+    runtime_->replay(graph);
+  }
+  void forget(Graph graph) override {
+    ++n_.n_forgotten;
+    --n_.n_alive;
+    runtime_->forget(graph);
+  }
+  void wait() override {
+    ++n_.n_waits;
+    runtime_->wait();
+  }
+
+ private:
+  RuntimeCalls& n_;
+  std::shared_ptr<Runtime> runtime_ = make_fake_runtime({});
+};
+
+}  // namespace quire::cuda
