@@ -256,7 +256,8 @@ inline std::string said_by_tokens(const std::string& events) {
     if (!is_last) continue;
     for (const char* of_server : {"timings", "tokens_cached", "text", "output_ids", "logprobs"})
       event.set(of_server, nullptr);
-    ends += event.dump() + "\n";
+    // Which of several choices is over first is a matter of the moment, as whose text comes first.
+    (event.find("index") != nullptr ? choices[choice + "end"] : ends) += event.dump() + "\n";
   }
   std::string out = heads;
   for (const auto& [name, text] : choices) out += name + ": " + text + "\n";
