@@ -11,11 +11,11 @@ constexpr float kPrior = 0.6F;      // that a guess comes true, before any was s
 constexpr float kSidePrior = 0.1F;  // that one beside it does
 constexpr float kClassWeight = 4;   // guesses of its own that the mean of all counts as
 constexpr float kForgetOwn = 0.95F, kForgetAll = 0.99F, kForgetSide = 0.995F;
-constexpr int kLookAside = 64;  // one of so many steps with guesses has all that may be beside the first
 // What is chosen gives way to what promises so much more for so many steps on end: soon to much, later to little.
 constexpr double kMuchBetter = 1.05, kBetter = 1.01;
 constexpr int kDwell = 64, kMuchCounts = 8;
 constexpr double kExplore = 0.01;  // of the time
+constexpr double kLook = 0.0025;   // of the time, with all that may be beside the first
 constexpr int kBurst = 4;          // steps of a try
 // What the first steps with a number of streams do: the line needs both kinds of step and several depths.
 constexpr std::array kBegin = {0, 2, 4, 0, 1, 8, 0, 3, 6, 0, 2, 4, 0, 1, 8, 0, 3, 6};
@@ -87,8 +87,8 @@ DepthController::Worth DepthController::worth(size_t stream, int rounds, const C
     out.rows += made[out.depth];
     ++out.depth;
   }
-  for (; out.depth > 0 && out.side < max_side_ && side_pays(out.side, choice.threshold); ++out.side) {
-    const auto rank = static_cast<size_t>(out.side);
+  if (out.depth > 0) out.side = n_sides(choice.threshold);
+  for (size_t rank = 0; rank < static_cast<size_t>(out.side); ++rank) {
     out.gain += made[0] * side_came_[rank] / side_tried_[rank];
     out.rows += made[0];
   }
@@ -96,11 +96,15 @@ DepthController::Worth DepthController::worth(size_t stream, int rounds, const C
   return out.depth > 0 && out.gain > cost ? out : Worth{};
 }
 
-// Within the error of what was seen: what is not asked for is hardly seen again.
-bool DepthController::side_pays(int rank, double threshold) const {
-  const auto i = static_cast<size_t>(rank);
-  const float chance = side_came_[i] / side_tried_[i];
-  return chance + std::sqrt(chance * (1 - chance) / side_tried_[i]) > threshold;
+// How many beside the first pay, within the error of what was seen: what is not asked for is hardly seen again.
+int DepthController::n_sides(double threshold) const {
+  int n = 0;
+  for (; narrow_ ? false : n < max_side_; ++n) {
+    const auto i = static_cast<size_t>(n);
+    const float chance = side_came_[i] / side_tried_[i];
+    if (chance + std::sqrt(chance * (1 - chance) / side_tried_[i]) <= threshold) break;
+  }
+  return n;
 }
 
 // With so many rounds, which guesses pay and what that yields (Dinkelbach's way to the best quotient).
@@ -125,12 +129,14 @@ DepthController::Choice DepthController::weigh(int rounds) const {
   return out;
 }
 
+// As chosen, now and then with all that may be beside the first, which is a try.
 void DepthController::set(std::span<Stream> streams, int rounds, const Choice& choice) {
-  const bool looks = rounds > 0 && ++n_set_ % kLookAside == 0;
+  looking_ = rounds > 0 && !narrow_ && n_sides(choice.threshold) < max_side_ && looked_ns_ < kLook * all_ns_;
+  trying_ = looking_;
   for (size_t s = 0; s < streams.size(); ++s) {
     const Worth its = worth(s, std::min(streams[s].most, rounds), choice);
     streams[s].depth = its.depth;
-    streams[s].side = looks && its.depth > 0 ? max_side_ : its.side;
+    streams[s].side = looking_ && its.depth > 0 ? max_side_ : its.side;
   }
 }
 
@@ -188,16 +194,14 @@ void DepthController::begin(Regime& regime, std::span<Stream> streams) {
     try_some(streams, may_lose);
     if (tried_.empty()) return;
     trying_ = true;
-    // With and without others beside the first, so that what a row takes is seen.
-    set_tried(streams, rounds, regime.n_begun % 2 == 0 ? max_side_ : 0);
+    set_tried(streams, rounds, rounds == 1 ? max_side_ : 0);
   }
   ++regime.n_begun;
 }
 
 // Begins to try another depth where there is time for that; whether it is being tried now.
-bool DepthController::tries(Regime& regime, std::span<const Stream> streams) {
-  const double burst_ns = kBurst * time_.predict_ns(step_);
-  const double room_ns = kExplore * all_ns_ - explored_ns_ - burst_ns;
+bool DepthController::tries(Regime& regime, std::span<const Stream> streams, const Choice& now) {
+  const double room_ns = kExplore * all_ns_ - explored_ns_ - kBurst * time_.predict_ns(step_);
   if (burst_ == 0 && room_ns > 0) {
     burst_ = kBurst;
     burst_streams_ = step_.n_streams;
@@ -207,6 +211,8 @@ bool DepthController::tries(Regime& regime, std::span<const Stream> streams) {
                     : turn == 0 ? 0
                     : turn == 1 ? std::min(rounds + 1, max_depth_)
                                 : rounds - 1;
+    // With as many beside the first as pay; where there are no guesses, all in every other round of tries.
+    burst_side_ = rounds > 0 ? n_sides(now.threshold) : narrow_ || regime.next_try / 3 % 2 == 0 ? 0 : max_side_;
     try_some(streams, room_ns);
   }
   const bool out = burst_ > 0 && burst_streams_ == step_.n_streams;
@@ -216,19 +222,21 @@ bool DepthController::tries(Regime& regime, std::span<const Stream> streams) {
 
 void DepthController::choose(std::span<Stream> streams, int n_streams, int64_t n_keys) {
   step_ = {n_streams, 0, 0, n_keys};
-  trying_ = exploring_ = false;
+  trying_ = exploring_ = looking_ = false;
   step_behind_ = 0;
   for (Stream& stream : streams) stream.depth = stream.side = 0;
   if (streams.empty()) return;
   Regime& regime = this->regime(n_streams);
   follow(streams);
+  narrow_ = regime.n_narrow > 0;
   if (regime.n_begun < static_cast<int>(kBegin.size())) {
     begin(regime, streams);
   } else {
+    regime.n_narrow = std::max(regime.n_narrow - 1, 0);
     const Choice now = decide(regime);
-    trying_ = exploring_ = tries(regime, streams);
+    trying_ = exploring_ = tries(regime, streams, now);
     if (trying_) {
-      set_tried(streams, burst_rounds_, max_side_);
+      set_tried(streams, burst_rounds_, burst_side_);
     } else {
       set(streams, regime.rounds, now);
     }
@@ -275,8 +283,9 @@ void DepthController::verified(const Verified& what) {
   }
 }
 
-// That those who guessed as chosen lose for certain: then nobody does for a while, and longer the next time.
-void DepthController::guard(Regime& regime, double gained) {
+// That those who guessed as chosen lose for certain: then the first token of a guess is alone in its place for a while,
+// and where it was, nobody guesses; each longer the next time.
+void DepthController::guard(Regime& regime, double gained) const {
   regime.n_gained = regime.n_gained * kForgetGain + 1;
   regime.gained = regime.gained * kForgetGain + gained;
   regime.gained_squares = regime.gained_squares * kForgetGain + gained * gained;
@@ -285,9 +294,15 @@ void DepthController::guard(Regime& regime, double gained) {
   const double spread =
       std::sqrt(std::max(regime.gained_squares / regime.n_gained - mean * mean, 0.0) / regime.n_gained);
   if (mean > -kMostLoss || mean > -kSure * spread) return;
-  regime.hold = std::clamp(2 * regime.hold, kFirstHold, kLastHold);
-  regime.n_held = regime.hold;
-  regime.rounds = regime.n_better = 0;
+  int& hold = max_side_ > 0 && regime.n_narrow == 0 ? regime.narrow_hold : regime.hold;
+  hold = std::clamp(2 * hold, kFirstHold, kLastHold);
+  if (&hold == &regime.narrow_hold) {
+    regime.n_narrow = hold;
+  } else {
+    regime.n_held = hold;
+    regime.rounds = 0;
+  }
+  regime.n_better = 0;
   regime.gained = regime.n_gained = regime.gained_squares = 0;
 }
 
@@ -321,6 +336,7 @@ void DepthController::observe(const Outcome& outcome) {
     explored_ns_ += static_cast<double>(outcome.ns);
     ++n_explored_;
   }
+  if (looking_) looked_ns_ += static_cast<double>(outcome.ns);
   charge(outcome);
   if (outcome.alone && !outcome.caught_up) time_.observe(step_, outcome.ns);
 }

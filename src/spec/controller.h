@@ -77,7 +77,8 @@ class DepthController {
     int rounds = 0, n_better = 0;
     int n_begun = 0, next_try = 0;
     double gained = 0, gained_squares = 0, n_gained = 0;  // of a plain step, by steps that guessed as chosen
-    int n_held = 0, hold = 0;  // steps without guesses, because those before lost; how many there were
+    int n_held = 0, hold = 0;           // steps without guesses, because those before lost; how many there were
+    int n_narrow = 0, narrow_hold = 0;  // likewise without tokens beside the first
   };
   // One stream of the step at hand.
   struct Asked {
@@ -100,21 +101,20 @@ class DepthController {
   Choice weigh(int rounds) const;
   Choice decide(Regime& regime);
   void begin(Regime& regime, std::span<Stream> streams);
-  bool tries(Regime& regime, std::span<const Stream> streams);
+  bool tries(Regime& regime, std::span<const Stream> streams, const Choice& now);
   void try_some(std::span<const Stream> streams, double room_ns);
   void set(std::span<Stream> streams, int rounds, const Choice& choice);
   void set_tried(std::span<Stream> streams, int rounds, int side) const;
   void charge(const Outcome& outcome);
-  static void guard(Regime& regime, double gained);
+  void guard(Regime& regime, double gained) const;
 
-  bool side_pays(int rank, double threshold) const;
+  int n_sides(double threshold) const;
 
   const int max_depth_, max_side_;
   StepTime time_;
   std::unordered_map<SeqId, Record> of_;
   Record all_;
   std::array<float, kSides> side_tried_{}, side_came_{};  // beside the first, by rank, of all streams
-  int n_set_ = 0;                                         // steps with guesses as chosen
   std::array<Regime, StepTime::kBuckets> regimes_;
   // Of the step at hand: of every stream the chances that a guess is made, and that it is made and true, by place.
   std::vector<float> made_, reach_;
@@ -123,10 +123,11 @@ class DepthController {
   DraftedStep step_;
   double step_behind_ = 0;  // tokens that those asked for were behind
   bool trying_ = false;     // begins or explores
-  bool exploring_ = false;
-  int burst_ = 0, burst_rounds_ = 0, burst_streams_ = 0;
+  bool exploring_ = false, looking_ = false;
+  bool narrow_ = false;  // nothing beside the first
+  int burst_ = 0, burst_rounds_ = 0, burst_side_ = 0, burst_streams_ = 0;
   std::vector<SeqId> tried_;  // who is asked for meanwhile
-  double all_ns_ = 0, explored_ns_ = 0, debt_ns_ = 0;
+  double all_ns_ = 0, explored_ns_ = 0, looked_ns_ = 0, debt_ns_ = 0;
   double behind_ns_ = 0, behind_tokens_ = -1;  // what taking in took, and of how many tokens; below 0: not known
   double mean_answer_ = 64;
   double saved_ns_ = 0, lost_ns_ = 0;

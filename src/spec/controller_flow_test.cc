@@ -37,17 +37,27 @@ const Machine kMachines[] = {
      {{1, 30e3}, {4, 31e3}, {8, 33e3}, {16, 40e3}, {32, 60e3}, {64, 110e3}, {128, 210e3}, {1200, 1960e3}},
      {{1, 3000}, {16, 4000}, {64, 11e3}, {128, 21e3}},
      150},
+    // A small model and its head on two cores, where a row more is a third of a step.
+    {"rows cost",
+     {{1, 9e3}, {2, 11.7e3}, {4, 17.5e3}, {8, 29e3}, {16, 52e3}, {32, 98e3}, {64, 190e3}, {1200, 3500e3}},
+     {{1, 500}, {16, 2500}, {64, 9000}},
+     0},
 };
 
 struct Drafter {
   std::string name;
   double has, lo, hi;  // how often it has a guess; of a stream's guesses those that come true, drawn between lo and hi
   bool is_model;
+  std::vector<double> beside{};  // where the first guess is wrong, how often each beside it is right
 };
 const Drafter kDrafters[] = {{"draft model", 1, 0.45, 0.75, true},
                              {"good draft model", 1, 0.8, 0.9, true},
                              {"n-gram", 0.1, 0.8, 0.98, false},
                              {"adversarial", 1, 0, 0, true}};
+// Heads that may guess several tokens for the first place.
+const Drafter kHeads[] = {{"weak head", 1, 0.2, 0.35, false, {0.13, 0.07, 0.04}},
+                          {"good head", 1, 0.5, 0.7, false, {0.35, 0.15, 0.1}},
+                          {"useless head", 1, 0, 0.02, false, {0.01, 0.01, 0.01}}};
 
 enum class Noise { quiet, spikes };
 
@@ -64,6 +74,7 @@ struct Case {
   int n_streams;
   Noise noise;
   uint64_t seed;
+  int side = 0;  // tokens beside the first of a guess, at most
 };
 
 struct Result {
@@ -75,7 +86,12 @@ class World {
  public:
   // `fixed` below 0: the controller's depths.
   World(const Case& it, int fixed)
-      : it_(it), fixed_(fixed), rng_(it.seed), noise_(it.seed + 77), arrivals_(it.seed + 7) {}
+      : it_(it),
+        fixed_(fixed),
+        rng_(it.seed),
+        noise_(it.seed + 77),
+        arrivals_(it.seed + 7),
+        controller_(kMost, it.side) {}
 
   // So many answers, and another one in the place of each that has ended.
   Result run(int n_answers) {
@@ -109,7 +125,7 @@ class World {
       n_keys += a.n_tokens;
       const int most = rng_.unit() < it_.drafter.has ? std::min(kMost, a.n_left - 1) : 0;
       if (most < 1) continue;
-      streams.push_back({a.id, most, std::clamp(fixed_, 0, most), a.n_tokens, a.n_left});
+      streams.push_back({a.id, most, std::clamp(fixed_, 0, most), a.n_tokens, a.n_left, fixed_ > 0 ? it_.side : 0});
       who.push_back(i);
     }
     const auto n_streams = static_cast<int>(answers_.size());
@@ -119,9 +135,8 @@ class World {
     for (size_t i = 0; i < streams.size(); ++i) {
       if (streams[i].depth == 0) continue;
       Answer& a = answers_[who[i]];
-      const int n_accepted = guess(a, streams[i].depth, n_behind);
-      n_new[who[i]] += n_accepted;
-      n_drafted += streams[i].depth;
+      n_new[who[i]] += guess(a, streams[i], n_behind);
+      n_drafted += streams[i].depth + streams[i].side;
       n_rounds = std::max(n_rounds, streams[i].depth);
       ++n_asked;
     }
@@ -138,14 +153,30 @@ class World {
   }
 
   // What comes true of its guesses; a model takes in first what the answer wrote meanwhile.
-  int guess(Answer& a, int depth, int& n_behind) {
-    int n_accepted = 0;
-    while (n_accepted < depth && rng_.unit() < a.chance) ++n_accepted;
+  int guess(Answer& a, const DepthController::Stream& asked, int& n_behind) {
+    const int depth = asked.depth;
+    int n_right = 0, came = -1;
+    while (n_right < depth && rng_.unit() < a.chance) ++n_right;
+    if (n_right == 0 && asked.side > 0) {
+      double at = rng_.unit();
+      for (int i = 0; i < asked.side && came < 0; ++i) {
+        if (at < it_.drafter.beside[static_cast<size_t>(i)]) came = i;
+        at -= it_.drafter.beside[static_cast<size_t>(i)];
+        if (at < 0) break;
+      }
+    }
+    const int n_accepted = n_right + (came >= 0 ? 1 : 0);
     if (it_.drafter.is_model) n_behind += a.n_tokens - a.n_known - 1;
     a.n_known = a.n_tokens + std::min(n_accepted, depth - 1);
     if (fixed_ < 0) {
       controller_.asked(a.id, depth, depth);
-      controller_.verified({a.id, depth, n_accepted, n_accepted});
+      controller_.verified({.seq = a.id,
+                            .n_drafted = depth,
+                            .n_accepted = n_accepted,
+                            .n_right = n_right,
+                            .n_side = asked.side,
+                            .n_first = asked.side,
+                            .came = came});
     }
     return n_accepted;
   }
@@ -175,7 +206,7 @@ class World {
   const Case it_;
   const int fixed_;
   Rng rng_, noise_, arrivals_;
-  DepthController controller_{kMost};
+  DepthController controller_;
   std::vector<Answer> answers_;
   SeqId n_begun_ = 0;
   int n_answers_ = 0;
@@ -203,6 +234,33 @@ TEST(DepthControllerFlow, IsNeverSlowerThanNoGuesses) {
                                     (noise == Noise::spikes ? ", disturbed" : "");
           EXPECT_GE(sum / n_seeds, 0.98) << where;
           RecordProperty(where, std::to_string(sum / n_seeds));  // for who wants the table: --gtest_output=json:FILE
+        }
+      }
+    }
+  }
+}
+
+// That others may be guessed beside the first costs next to nothing where that does not pay, and brings what it can
+// where it does.
+TEST(DepthControllerFlow, WidthIsTakenWhereItPays) {
+  for (const Machine& machine : kMachines) {
+    for (const Drafter& head : kHeads) {
+      for (const int n_streams : {1, 4, 16}) {
+        double wide = 0, narrow = 0;
+        const int n_seeds = kSanitized ? 1 : 4;
+        for (int seed = 1; seed <= n_seeds; ++seed) {
+          Case it{machine, head, n_streams, Noise::spikes, static_cast<uint64_t>(seed), 3};
+          const int n_answers = std::max(20 * n_streams, 40);
+          const double off = World(it, 0).run(n_answers).tok_s;
+          wide += World(it, -1).run(n_answers).tok_s / off;
+          it.side = 0;
+          narrow += World(it, -1).run(n_answers).tok_s / off;
+        }
+        const std::string where = machine.name + ", " + head.name + ", " + std::to_string(n_streams);
+        EXPECT_GE(wide / n_seeds, 0.98) << where;
+        EXPECT_GE(wide, 0.98 * narrow) << where;
+        if (where == "reads, weak head, 1") {
+          EXPECT_GE(wide, 1.04 * narrow) << where;
         }
       }
     }
