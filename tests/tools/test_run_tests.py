@@ -190,6 +190,18 @@ class Stages(Folder):
             ''')
         self.assertEqual((code, lines[-1]), (1, '7 passed, 2 failed, 0 skipped'))
 
+    def test_what_failed_is_said_at_the_end(self):
+        _, lines = self.run_stages('''\
+            stage a 1 bash -c 'echo "FAIL  some"; seq 300; echo "ok  other"; echo "3 passed, 2 failed, 0 skipped"; exit 1'
+            stage b 1 bash -c 'echo "it broke"; exit 1'
+            stage c 1 echo '4 passed, 0 failed, 0 skipped'
+            end_stages
+            ''')
+        end = lines[lines.index('==== failed in a'):]
+        self.assertEqual(end[1:4], ['FAIL  some', '1', '2'])
+        self.assertNotIn('300', end)
+        self.assertEqual(end[22:25], ['==== failed in b', 'it broke', '==== all'])
+
     def test_a_stage_that_breaks_before_it_counts(self):
         code, lines = self.run_stages("stage a 1 bash -c 'exit 3'\nend_stages")
         self.assertEqual((code, lines[-1]), (1, '0 passed, 1 failed, 0 skipped'))
