@@ -76,7 +76,9 @@ Status open_remote(const EngineOptions& options, const StoreShape& shape, Engine
     return fail(Code::invalid, "kv_remote_keep_s must be 1 to " + std::to_string(kMostRemoteKeepS) + ", got " +
                                    std::to_string(options.kv_remote_keep_s));
   }
-  Result<RemoteTierOptions> remote = parse_remote_tier(options.kv_remote, options.kv_remote_password);
+  Result<RemoteTierOptions> remote =
+      parse_remote_tier(options.kv_remote, options.kv_remote_password,
+                        {options.kv_remote_ca, options.kv_remote_cert, options.kv_remote_key});
   if (!remote) return fail(remote.error().code, "kv_remote: " + remote.error().message);
   remote->shape = shape;
   remote->keep_s = options.kv_remote_keep_s;

@@ -40,8 +40,8 @@ struct EngineOptions {
   double retain_share = 0.25, recompute_share = 0.05;  // of blocks, that requests retain; of rows, lost (growth.h)
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
   // Below the cache, "" for none, and both need prefix_cache: a folder of its own in which blocks outlive the process,
-  // their bytes at most; a store that engines of one model share, redis://HOST:PORT/DATABASE, and how long they stay.
-  std::string kv_disk{}, kv_remote{}, kv_remote_password{};
+  // their bytes at most; a store that engines of one model share, its files (RedisTlsFiles), how long blocks stay.
+  std::string kv_disk{}, kv_remote{}, kv_remote_password{}, kv_remote_ca{}, kv_remote_cert{}, kv_remote_key{};
   int64_t kv_disk_bytes = int64_t{4} << 30, kv_remote_keep_s = 86'400;
   std::string proposer{};  // who guesses ahead, as a list (spec/several.h); "": nobody, unless EngineEnv has one
   int max_draft = 0;       // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts

@@ -39,6 +39,18 @@ void offer_http11(SSL_CTX* context) {
   SSL_CTX_set_alpn_select_cb(context, choose, nullptr);
 }
 
+Status show(SSL_CTX* c, const TlsFiles& own) {
+  SSL_CTX_set_default_passwd_cb(c, &no_passphrase);
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate_chain_file(c, own.certificate.c_str()) != 1)
+    return fail(Code::io, "cannot read the TLS certificate " + own.certificate + ": " + reason());
+  if (SSL_CTX_use_PrivateKey_file(c, own.key.c_str(), SSL_FILETYPE_PEM) != 1)
+    return fail(Code::io, "cannot read the TLS key " + own.key + ": " + reason());
+  if (SSL_CTX_check_private_key(c) != 1)
+    return fail(Code::invalid, "the TLS key " + own.key + " is not that of the certificate " + own.certificate);
+  return {};
+}
+
 }  // namespace
 
 void FreeTlsContext::operator()(ssl_ctx_st* context) const { SSL_CTX_free(context); }
@@ -53,19 +65,12 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::load(const std::string& ce
   SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);  // an idle connection holds none
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_default_passwd_cb(c, &no_passphrase);
   offer_http11(c);
-  ERR_clear_error();
-  if (SSL_CTX_use_certificate_chain_file(c, certificate.c_str()) != 1)
-    return fail(Code::io, "cannot read the TLS certificate " + certificate + ": " + reason());
-  if (SSL_CTX_use_PrivateKey_file(c, key.c_str(), SSL_FILETYPE_PEM) != 1)
-    return fail(Code::io, "cannot read the TLS key " + key + ": " + reason());
-  if (SSL_CTX_check_private_key(c) != 1)
-    return fail(Code::invalid, "the TLS key " + key + " is not that of the certificate " + certificate);
+  QR_TRY_VOID(show(c, {certificate, key}));
   return out;
 }
 
-Result<std::shared_ptr<const TlsTrust>> TlsTrust::load(const std::string& file) {
+Result<std::shared_ptr<const TlsTrust>> TlsTrust::load(const std::string& file, const TlsFiles& own) {
   auto out = std::make_shared<TlsTrust>();
   out->context_.reset(SSL_CTX_new(TLS_client_method()));
   SSL_CTX* const c = out->context_.get();
@@ -75,7 +80,7 @@ Result<std::shared_ptr<const TlsTrust>> TlsTrust::load(const std::string& file) 
   SSL_CTX_set_mode(c, SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_verify(c, SSL_VERIFY_PEER, nullptr);
-  SSL_CTX_set_alpn_protos(c, kHttp11, sizeof kHttp11 - 1);
+  if (!own.certificate.empty()) QR_TRY_VOID(show(c, own));
   ERR_clear_error();
   if (file.empty()) {
     if (SSL_CTX_set_default_verify_paths(c) != 1)
@@ -110,11 +115,12 @@ std::unique_ptr<TlsSession> TlsSession::open(const TlsContext& context) {
 }
 
 // Names are looked for where they belong, in the certificate's alternative names; its subject is not one.
-std::unique_ptr<TlsSession> TlsSession::open(const TlsTrust& trust, const std::string& name) {
+std::unique_ptr<TlsSession> TlsSession::open(const TlsTrust& trust, const std::string& name, bool http) {
   auto session = over_memory(trust.get());
   if (session == nullptr) return nullptr;
   SSL* const ssl = session->ssl_.get();
   SSL_set_connect_state(ssl);
+  if (http) SSL_set_alpn_protos(ssl, kHttp11, sizeof kHttp11 - 1);
   SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
   const bool is_address = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name.c_str()) == 1;
   ERR_clear_error();

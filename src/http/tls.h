@@ -1,6 +1,6 @@
 // TLS between a connection and its socket: bytes of the network in and out on one side, bytes of HTTP on the other, no
 // socket here. OpenSSL over memory buffers, so that reading, writing and waiting stay the connection's; versions 1.2
-// and 1.3, no renegotiation, HTTP/1.1 by ALPN.
+// and 1.3, no renegotiation, HTTP/1.1 by ALPN where HTTP is spoken.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,11 +17,15 @@ struct FreeTlsContext {
   void operator()(ssl_ctx_st* context) const;
 };
 
+// PEM files: a certificate with its chain, and its key without a passphrase.
+struct TlsFiles {
+  std::string certificate, key;
+};
+
 // Certificate and key, for all connections of a server. Immutable; any thread.
 class TlsContext {
  public:
-  // PEM files: the certificate with its chain, and its key without a passphrase. Fails (Code::io, Code::invalid) naming
-  // the file.
+  // As TlsFiles. Fails (Code::io, Code::invalid) naming the file.
   static Result<std::shared_ptr<const TlsContext>> load(const std::string& certificate, const std::string& key);
   ssl_ctx_st* get() const { return context_.get(); }
 
@@ -33,8 +37,9 @@ class TlsContext {
 class TlsTrust {
  public:
   // A PEM file of certificates, each of which is trusted with all that it has signed; empty: what OpenSSL is set up
-  // with on this machine. Fails (Code::io) naming the file.
-  static Result<std::shared_ptr<const TlsTrust>> load(const std::string& file);
+  // with on this machine. `own`: what is shown to servers that ask who we are; empty: nothing. Fails (Code::io,
+  // Code::invalid) naming the file.
+  static Result<std::shared_ptr<const TlsTrust>> load(const std::string& file, const TlsFiles& own = {});
   ssl_ctx_st* get() const { return context_.get(); }
 
  private:
@@ -48,9 +53,10 @@ class TlsSession {
 
   // The server's end. Null: no memory.
   static std::unique_ptr<TlsSession> open(const TlsContext& context);
-  // The client's end, of a connection to a server whose certificate has to be of `name`, a host's or an address. Null:
-  // no memory, or `name` can be no host's. Begin with greet().
-  static std::unique_ptr<TlsSession> open(const TlsTrust& trust, const std::string& name);
+  // The client's end, of a connection to a server whose certificate has to be of `name`, a host's or an address, and
+  // which is told that HTTP/1.1 follows unless `http` is false. Null: no memory, or `name` can be no host's. Begin with
+  // greet().
+  static std::unique_ptr<TlsSession> open(const TlsTrust& trust, const std::string& name, bool http = true);
   // The client's first words. False: there are none.
   bool greet(std::string& wire);
   // What came from the network. Appends what the other says to `plain` and what must be answered to `wire`. After

@@ -1,4 +1,4 @@
-// For this room's tests only: a certificate of the moment, and a client that speaks TLS and believes everybody.
+// For tests only: a certificate of the moment, and a client that speaks TLS and believes everybody.
 #pragma once
 #include <openssl/evp.h>
 #include <openssl/pem.h>

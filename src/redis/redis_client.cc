@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/nanoseconds.h"
 #include "base/thread.h"
+#include "http/tls.h"
 
 namespace quire {
 namespace {
@@ -38,18 +39,22 @@ bool read_number(std::string_view text, int lo, int hi, int& out) {
 
 Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& what) {
   const auto bad = [&](const char* why) {
-    const bool secret = url.find('@') != std::string::npos || url.starts_with("redis://:");  // a password, perhaps
+    const bool secret = url.find('@') != std::string::npos || url.find("//:") != std::string::npos;  // a password?
     const std::string got = secret ? "" : ", got \"" + url + "\"";
-    return fail(Code::invalid, what + " is redis://[:PASSWORD@]HOST[:PORT][/DATABASE]: " + why + got);
+    return fail(Code::invalid,
+                what + " is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// over TLS: " + why + got);
   };
   RedisOptions out;
   std::string_view rest(url);
-  constexpr std::string_view kScheme = "redis://";
-  if (!rest.starts_with(kScheme)) return bad("the scheme is another (rediss is not spoken)");
-  rest.remove_prefix(kScheme.size());
+  constexpr std::string_view kPlain = "redis://", kOverTls = "rediss://";
+  out.over_tls = rest.starts_with(kOverTls);
+  if (!out.over_tls && !rest.starts_with(kPlain)) return bad("the scheme is another");
+  rest.remove_prefix(out.over_tls ? kOverTls.size() : kPlain.size());
   if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
-    if (!rest.starts_with(':')) return bad("there are no users, only a password behind ':'");
-    out.password = rest.substr(1, at - 1);
+    const size_t colon = rest.find(':');
+    if (colon >= at) return bad("before '@' there is no password behind ':'");
+    out.user = rest.substr(0, colon);
+    out.password = rest.substr(colon + 1, at - colon - 1);
     rest.remove_prefix(at + 1);
   }
   if (const size_t slash = rest.find('/'); slash != std::string_view::npos) {
@@ -76,6 +81,7 @@ RedisClient::RedisClient(RedisOptions options, Told told)
       told_(std::move(told)),
       wake_fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       retry_ms_(options_.retry_ms) {
+  QR_CHECK(!options_.over_tls || options_.trust != nullptr, "a connection over TLS that trusts nobody");
   QR_CHECK(wake_fd_ >= 0, "no descriptor left to start with");
   thread_ = std::thread([this] { run(); });
 }
@@ -131,7 +137,7 @@ void RedisClient::take_turn() {
   wait();
   take_answer();
   take_commands();
-  if (fd_ >= 0 && !connecting_) send_some();
+  if (fd_ >= 0 && (!connecting_ || tls_ != nullptr)) send_some();
   answer_late(now_ns());
 }
 
@@ -171,13 +177,24 @@ void RedisClient::connect(const HostAddress& to) {
   retry_at_ns_ = now_ns() + options_.stall_ms * kNsPerMs;  // while connecting: until when
 }
 
+void RedisClient::connected() {
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) return give_up(std::strerror(error));
+  options_.over_tls ? greet() : set_up();
+}
+
 void RedisClient::set_up() {
   connecting_ = false;
   reader_ = std::make_unique<RedisReader>(options_.most_reply_bytes);
   const auto enter_setup = [this](const std::vector<std::string>& words) {
     pending_.push_back({redis_command(words), true, nullptr, 0, now_ns()});
   };
-  if (!options_.password.empty()) enter_setup({"AUTH", options_.password});
+  if (!options_.user.empty())
+    enter_setup({"AUTH", options_.user, options_.password});
+  else if (!options_.password.empty())
+    enter_setup({"AUTH", options_.password});
   enter_setup({"SELECT", std::to_string(options_.database)});
 }
 
@@ -206,10 +223,10 @@ bool RedisClient::enter(Command& command) {
 }
 
 void RedisClient::send_some() {
+  if (!flush()) return give_up(std::strerror(errno));
   while (n_sent_ < pending_.size()) {
     Command& next = pending_[n_sent_];
-    const ssize_t n =
-        ::send(fd_, next.bytes.data() + n_sent_bytes_, next.bytes.size() - n_sent_bytes_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const int64_t n = write_some(std::string_view(next.bytes).substr(n_sent_bytes_));
     if (n < 0 && errno == EAGAIN) return;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return give_up(std::strerror(errno));
@@ -224,11 +241,19 @@ void RedisClient::send_some() {
 
 void RedisClient::read_some() {
   std::array<char, 64 << 10> bytes;
+  std::string plain;
   for (int i = 0; i < kReadsAtOnce && fd_ >= 0; ++i) {
     const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) return give_up(n == 0 ? "it closed the connection" : std::strerror(errno));
-    if (!reader_->feed({bytes.data(), static_cast<size_t>(n)})) return give_up("its reply cannot be read");
+    std::string_view said(bytes.data(), static_cast<size_t>(n));
+    if (tls_ != nullptr) {
+      plain.clear();
+      if (!unseal(said, plain)) return;
+      said = plain;
+    }
+    if (said.empty()) continue;
+    if (!reader_->feed(said)) return give_up("its reply cannot be read");
     while (fd_ >= 0 && take_reply()) {
     }
   }
@@ -274,6 +299,8 @@ void RedisClient::give_up(const std::string& why) {
   if (told_.up) told_.up(false);
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
+  tls_.reset();
+  wire_ = std::string();
   connecting_ = false;
   n_sent_ = n_sent_bytes_ = 0;
   retry_at_ns_ = now_ns() + retry_ms_ * kNsPerMs;
@@ -314,24 +341,20 @@ int RedisClient::poll_ms(int64_t now) const {
 }
 
 void RedisClient::wait() {
-  const bool writes = n_sent_ < pending_.size();
-  std::array<pollfd, 2> fds{pollfd{wake_fd_, POLLIN, 0}, pollfd{fd_,
-                                                                static_cast<short>(connecting_ ? POLLOUT
-                                                                                   : writes    ? POLLIN | POLLOUT
-                                                                                               : POLLIN),
-                                                                0}};
+  const bool connects = connecting_ && tls_ == nullptr;
+  const bool writes = !wire_.empty() || n_sent_ < pending_.size();
+  const int events = connects ? POLLOUT : writes ? POLLIN | POLLOUT : POLLIN;
+  std::array<pollfd, 2> fds{pollfd{wake_fd_, POLLIN, 0}, pollfd{fd_, static_cast<short>(events), 0}};
   if (::poll(fds.data(), fd_ >= 0 ? 2 : 1, poll_ms(now_ns())) <= 0) return;
   if (fds[0].revents != 0) {
     uint64_t n = 0;
     static_cast<void>(::read(wake_fd_, &n, sizeof n));
   }
   if (fd_ < 0 || fds[1].revents == 0) return;
-  if (!connecting_) return (fds[1].revents & ~POLLOUT) != 0 ? read_some() : void();
-  int error = 0;
-  socklen_t length = sizeof error;
-  ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &length);
-  if (error != 0) return give_up(std::strerror(error));
-  set_up();
+  if (connects)
+    connected();
+  else if ((fds[1].revents & ~POLLOUT) != 0)
+    read_some();
 }
 
 }  // namespace quire

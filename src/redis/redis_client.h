@@ -1,6 +1,7 @@
 // A connection to Redis or Valkey that comes and goes. The one idea: nobody waits for it. Commands are written in
 // order as the socket takes them, what comes back is told on the client's own thread; a server that is slow, full,
-// unreachable or no Redis ends in an answer that says so. hiredis formats commands and reads replies, sockets are ours.
+// unreachable or no Redis ends in an answer that says so. hiredis formats commands and reads replies, sockets and TLS
+// are ours.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,10 +21,15 @@
 
 namespace quire {
 
+class TlsSession;
+class TlsTrust;
+
 struct RedisOptions {
   std::string host;  // empty: there is none
   int port = 6379;
-  std::string password;
+  bool over_tls = false;
+  std::shared_ptr<const TlsTrust> trust;  // over TLS: whose certificate it must have; set by read_redis_tls()
+  std::string user, password;             // user empty: the server's own
   int database = 0;
   int stall_ms = 1'000;     // without a reply that is due: the connection is given up
   int retry_ms = 500;       // before the next connection; doubles with each that failed
@@ -35,9 +41,17 @@ struct RedisOptions {
   std::string thread_name = "quire-redis";  // of the thread
 };
 
-// "redis://[:PASSWORD@]HOST[:PORT][/DATABASE]". Fails (Code::invalid) naming `what` and what is wrong, never the
-// password.
+// "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]", or rediss:// over TLS. Fails (Code::invalid) naming `what` and
+// what is wrong, never the password. Over TLS read_redis_tls() must follow.
 Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& what);
+
+// PEM files. Whose certificates are believed, empty: whom this machine trusts; what is shown to a server that asks,
+// both empty: nothing.
+struct RedisTlsFiles {
+  std::string ca, certificate, key;
+};
+// Reads them. Fails (Code::io, Code::invalid) naming the file, and where files are given without TLS.
+Status read_redis_tls(RedisOptions& options, const RedisTlsFiles& files);
 
 class RedisClient {
  public:
@@ -50,7 +64,7 @@ class RedisClient {
     std::function<void()> dropped;  // a command, for too many were under way; any thread
   };
 
-  // Connects when it can, for as long as it lives.
+  // Connects when it can, for as long as it lives. REQUIRES `options.trust` over TLS.
   RedisClient(RedisOptions options, Told told);
   ~RedisClient();
   // What still waits is answered: lost. Nothing is sent from then on, and nobody is told. Idempotent; no thread of its
@@ -85,7 +99,12 @@ class RedisClient {
   void look_up();
   void take_answer();
   void connect(const HostAddress& to);
+  void connected();
   void set_up();
+  void greet();
+  bool unseal(std::string_view bytes, std::string& plain);
+  int64_t write_some(std::string_view bytes);
+  bool flush();
   void send_some();
   void read_some();
   bool take_reply();
@@ -105,7 +124,9 @@ class RedisClient {
 
   // Of the thread.
   int fd_ = -1;
-  bool looking_up_ = false, connecting_ = false;
+  bool looking_up_ = false, connecting_ = false;  // connecting: agreeing on TLS too
+  std::unique_ptr<TlsSession> tls_;               // null: plain, or not connected yet
+  std::string wire_;                              // sealed, and not with the kernel yet
   size_t n_connects_ = 0;
   int retry_ms_ = 0;
   int64_t retry_at_ns_ = 0;

@@ -1,5 +1,5 @@
-// Commands and replies, however they are cut, and addresses. The client itself: route/directory_test.cc,
-// kv/tiers/remote_tier_test.cc.
+// Commands and replies, however they are cut, and addresses. The client itself: redis_tls_test.cc,
+// route/directory_test.cc, kv/tiers/remote_tier_test.cc.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -63,8 +63,15 @@ TEST(RedisUrl, IsReadAndBadOnesAreNamedWithoutThePassword) {
   EXPECT_EQ(full->database, 3);
   EXPECT_EQ(parse_redis_url("redis://[::1]:7", "a directory")->host, "::1");
   EXPECT_EQ(parse_redis_url("redis://h", "a directory")->port, 6379);
-  for (const char* url : {"h:1", "rediss://:secret@h", "redis://", "redis://:secret@h:0", "redis://:secret@h/x",
-                          "redis://user:secret@h", "redis://:secret", "redis://no host"}) {
+  EXPECT_FALSE(full->over_tls);
+  EXPECT_EQ(full->user, "");
+  const auto named = parse_redis_url("rediss://me:p@ss@h:99", "a directory");
+  ASSERT_TRUE(named);
+  EXPECT_TRUE(named->over_tls);
+  EXPECT_EQ(named->user, "me");
+  EXPECT_EQ(named->password, "p@ss");
+  for (const char* url : {"h:1", "redisss://:secret@h", "redis://", "rediss://", "redis://:secret@h:0",
+                          "redis://:secret@h/x", "redis://secret@h:1", "rediss://:secret", "redis://no host"}) {
     const auto bad = parse_redis_url(url, "a directory");
     ASSERT_FALSE(bad) << url;
     EXPECT_EQ(bad.error().message.find("secret"), std::string::npos) << bad.error().message;

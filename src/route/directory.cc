@@ -25,9 +25,10 @@ std::string hex(uint64_t value) {
 
 }  // namespace
 
-Result<DirectoryOptions> parse_directory(const std::string& url) {
+Result<DirectoryOptions> parse_directory(const std::string& url, const RedisTlsFiles& files) {
   DirectoryOptions out;
   QR_TRY(out.redis, parse_redis_url(url, "a directory"));
+  QR_TRY_VOID(read_redis_tls(out.redis, files));
   out.redis.name = "route: the directory";
   out.redis.thread_name = "quire-directory";
   return out;

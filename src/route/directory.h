@@ -19,8 +19,8 @@ struct DirectoryOptions {
   int64_t keep_s = 3'600;  // a note
 };
 
-// As parse_redis_url.
-Result<DirectoryOptions> parse_directory(const std::string& url);
+// As parse_redis_url and read_redis_tls.
+Result<DirectoryOptions> parse_directory(const std::string& url, const RedisTlsFiles& files = {});
 
 class Directory {
  public:

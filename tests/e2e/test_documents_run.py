@@ -12,6 +12,7 @@ from hub_server import Hub
 from quire_server import BUNDLED, ROOT, Server, binary, certificate, eventually
 from test_models import has_pip, make_wheel
 from test_remote_tier import PASSWORD, Redis
+from test_route_directory import Redis as DirectoryRedis
 from test_spec import DRAFT, write_bundled_eagle, write_bundled_heads
 
 PAGES = [name for name in documents.PAGES if name != 'quickstart.md']  # test_documents runs that one
@@ -89,14 +90,26 @@ class PagesRun(unittest.TestCase):
             line = re.sub(what, other, line)
         if '.internal:8443' in line:
             line = self.over_tls(line)
-        if 'redis://' not in line:
+        if 'redis://' not in line and 'rediss://' not in line:
             return line
         if not shutil.which('redis-server'):
             self.skipTest('there is no redis-server')
+        if 'rediss://' in line:
+            return self.directory_over_tls(line)
         redis = Redis()
         redis.start()
         self.addCleanup(redis.kill)
         return re.sub(r'redis://\S+', redis.url, line)
+
+    def directory_over_tls(self, line):
+        if not shutil.which('openssl'):
+            self.skipTest('openssl is not installed: no certificate can be made')
+        cert, key = certificate(self.folder)
+        redis = DirectoryRedis('--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', cert, '--tls-auth-clients', 'no',
+                               tls=True)
+        redis.start()
+        self.addCleanup(redis.kill)
+        return re.sub(r'rediss://\S+', redis.url, line).replace('/etc/quire/internal-ca.pem', cert)
 
     def over_tls(self, line):
         if not shutil.which('openssl'):

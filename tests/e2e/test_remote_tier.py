@@ -224,6 +224,9 @@ class RemoteTier(unittest.TestCase):
         for options, words in ((('--kv-remote', 'http://h'), 'redis://'),
                                (('--kv-remote', 'redis://:hush@h:0'), 'the port must be 1 to 65535'),
                                (('--kv-remote', 'redis://h', '--kv-remote-ttl', '0'), 'must be 1 to'),
+                               (('--kv-remote', 'redis://h', '--kv-remote-ca', model()), 'rediss://'),
+                               (('--kv-remote', 'rediss://h', '--kv-remote-ca', self.root + '/ca'), '/ca'),
+                               (('--kv-remote', 'rediss://h', '--kv-remote-cert', model()), 'a certificate needs its key'),
                                (('--kv-remote', 'redis://h', '--kv-remote-password-file', self.root + '/no'), 'password-file'),
                                (('--kv-remote', 'redis://h', '--no-prefix-cache'), '--no-prefix-cache'),
                                (('--kv-remote', 'redis://h', '--record', self.root + '/r'), '--record')):

@@ -1,9 +1,7 @@
 # quire route before real servers, and before sockets that answer as no server should.
 import json
-import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -364,113 +362,6 @@ class FakeWorkers(unittest.TestCase):
         status, headers, error = router.post('/v1/completions', {'prompt': 'x'})
         self.assertEqual((status, error['error']['code'], headers['Retry-After']), (503, 'no_worker', '1'))
         self.assertIn('300 ms (wait_ms)', error['error']['message'])
-
-
-class Redis:
-    """A Redis of the system's own package, without a file."""
-
-    def __init__(self, password='pw'):
-        with socket.create_server(('127.0.0.1', 0)) as free:
-            self.port = free.getsockname()[1]
-        self.url = f'redis://:{password}@127.0.0.1:{self.port}/1'
-        self.command = ['redis-server', '--port', str(self.port), '--bind', '127.0.0.1', '--save', '', '--requirepass', password]
-        self.process = None
-
-    def start(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def kill(self):
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
-
-@unittest.skipUnless(shutil.which('redis-server'), 'there is no redis-server')
-class SharedDirectory(unittest.TestCase):
-    """Two routers and a Redis between them."""
-
-    def test_a_session_is_known_to_all_routers_and_no_request_needs_the_directory(self):
-        redis = Redis()
-        redis.start()
-        self.addCleanup(redis.kill)
-        say = lambda c: c.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}')
-        fakes = [FakeWorker(say) for _ in range(4)]
-        for fake in fakes:
-            self.addCleanup(fake.close)
-        options = ('--policy', 'round_robin', '--directory', redis.url)
-        routers = [Router([fake.url for fake in fakes], *options) for _ in range(2)]
-        for router in routers:
-            self.addCleanup(router.stop)
-            self.assertTrue(router.wait_for(4))
-            self.assertTrue(eventually(lambda: router.metric('quire_directory_up') == 1))
-
-        def ask(router, session):
-            status, headers, answer = router.post('/v1/completions', {'prompt': 'x', 'user': session})
-            self.assertEqual(status, 200, answer)
-            return headers['x-quire-worker'], headers['x-quire-route']
-
-        homes = {f's{i}': ask(routers[0], f's{i}')[0] for i in range(12)}
-        self.assertEqual(len(set(homes.values())), 4)
-        for session, home in homes.items():
-            # A note is not waited for and a machine may be busy, so the question may come too early or be late.
-            found = ask(routers[1], session)
-            late = routers[1].metric('quire_directory_late_total')
-            self.assertTrue(found == (home, 'session') or late > 0, (session, home, found))
-        self.assertGreater(routers[1].metric('quire_directory_found_total'), 0)
-
-        redis.kill()
-        for i in range(20, 30):
-            for router in routers:
-                ask(router, f's{i}')
-        self.assertEqual(ask(routers[0], 's3'), (homes['s3'], 'session'))  # its own memory goes on
-        redis.start()  # empty
-        for router in routers:
-            self.assertTrue(eventually(lambda: router.metric('quire_directory_up') == 1))
-            self.assertEqual(ask(router, 'fresh')[1] in ('session', 'round_robin'), True)
-        redis.process.send_signal(signal.SIGSTOP)  # it listens and says nothing
-        for i in range(40, 50):
-            for router in routers:
-                ask(router, f's{i}')
-        redis.process.send_signal(signal.SIGCONT)
-
-    def test_routers_know_what_the_others_gave(self):
-        redis = Redis()
-        redis.start()
-        self.addCleanup(redis.kill)
-        holds = threading.Event()
-        self.addCleanup(holds.set)
-
-        def answer(connection):
-            holds.wait(60)
-            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
-
-        fakes = [FakeWorker(answer) for _ in range(2)]
-        for fake in fakes:
-            self.addCleanup(fake.close)
-        first, second = routers = [Router([fake.url for fake in fakes], '--policy', 'least_load', '--directory', redis.url)
-                                   for _ in range(2)]
-        for router in routers:
-            self.addCleanup(router.stop)
-            self.assertTrue(router.wait_for(2))
-            self.assertTrue(eventually(lambda: router.metric('quire_directory_routers') == 2))
-        asking = [threading.Thread(target=first.post, args=('/v1/completions', {'prompt': 'x' * 4000, 'max_tokens': 100}))]
-        asking[0].start()
-        self.assertTrue(eventually(lambda: sum(fake.n_asked for fake in fakes) == 1))
-        busy = [fake.n_asked for fake in fakes].index(1)
-        name = fakes[busy].url[len('http://'):]
-        self.assertTrue(eventually(lambda: second.workers()[name]['others_load_tokens'] > 1000))
-        for n in range(3):  # all less than the other router gave
-            asking.append(threading.Thread(target=second.post, args=('/v1/completions', {'prompt': 'x', 'max_tokens': 1})))
-            asking[-1].start()
-            self.assertTrue(eventually(lambda: sum(fake.n_asked for fake in fakes) == 2 + n))
-        self.assertEqual(fakes[busy].n_asked, 1)
-        holds.set()
-        for one in asking:
-            one.join()
-        self.assertTrue(eventually(lambda: second.workers()[name]['others_load_tokens'] == 0))
-        first.process.kill()
-        self.assertTrue(eventually(lambda: second.metric('quire_directory_routers') == 1))
 
 
 @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')

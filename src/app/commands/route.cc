@@ -26,6 +26,7 @@ struct Args {
   AccessOptions access;
   std::vector<std::string> workers, discover, events;
   std::string directory;
+  RedisTlsFiles directory_tls;
   std::string models, keep_alive = "5m", model_memory = "auto";  // models: a folder
   std::vector<std::string> named, serve, of_models;
   bool pulled = false;
@@ -93,8 +94,11 @@ Status check(Args& args) {
                 "nothing to route to: give --worker URL or --discover URL, or models of this machine with --models "
                 "DIR, --model NAME=PATH or "
                 "--pulled");
+  const RedisTlsFiles& tls = args.directory_tls;
+  if (args.directory.empty() && !(tls.ca + tls.certificate + tls.key).empty())
+    return fail(Code::invalid, "--directory-ca, --directory-cert and --directory-key need --directory");
   if (!args.directory.empty()) {
-    auto directory = parse_directory(args.directory);
+    auto directory = parse_directory(args.directory, tls);
     if (!directory) return error_within("--directory", std::move(directory).error());
     args.route.directory = std::move(*directory);
   }
@@ -187,7 +191,14 @@ QR_REGISTER(Command,
                                   "hash, least_load, two_choices or round_robin");
                       line.option("--directory", args->directory,
                                   "a Redis server through which several routers know which worker has a session, "
-                                  "redis://HOST:PORT; give one with a password in QUIRE_DIRECTORY");
+                                  "redis://HOST:PORT, or rediss:// over TLS; give one with a password in "
+                                  "QUIRE_DIRECTORY");
+                      line.option("--directory-ca", args->directory_tls.ca,
+                                  "PEM file: certificates that the one of --directory with rediss:// must be signed "
+                                  "with; by default those that this machine trusts");
+                      line.option("--directory-cert", args->directory_tls.certificate,
+                                  "PEM file: the certificate that is shown to --directory where it asks for one");
+                      line.option("--directory-key", args->directory_tls.key, "PEM file: the key of --directory-cert");
                       line.option("--worker-ca", args->route.worker_ca,
                                   "PEM file: certificates that servers with https must be signed with; by default "
                                   "those that this machine trusts");

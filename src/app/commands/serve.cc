@@ -153,6 +153,16 @@ Result<std::string> read_password(const std::string& path) {
   return text;
 }
 
+Status check_remote_tier(const EngineOptions& engine) {
+  const bool any_file = !engine.kv_remote_ca.empty() || !engine.kv_remote_cert.empty() || !engine.kv_remote_key.empty();
+  if (engine.kv_remote.empty() && any_file)
+    return fail(Code::invalid, "--kv-remote-ca, --kv-remote-cert and --kv-remote-key need --kv-remote");
+  if (engine.kv_remote.empty()) return {};
+  const auto remote = parse_remote_tier(engine.kv_remote, engine.kv_remote_password,
+                                        {engine.kv_remote_ca, engine.kv_remote_cert, engine.kv_remote_key});
+  return remote ? Status{} : error_within("--kv-remote", remote.error());
+}
+
 // What is to stay in the cache.
 Status check_pins(Args& args) {
   QR_TRY_VOID(read_share("--pin-memory", args.pin_memory, args.engine.pin_bytes));
@@ -192,7 +202,8 @@ Status read_chat_template(Args& args) {
 Status check_record(Args& args) {
   if (args.record.empty()) return {};
   std::vector<std::string> read = args.public_prompts;
-  read.insert(read.end(), {args.warm_prompts, args.kv_remote_password_file, args.chat_template_file,
+  read.insert(read.end(), {args.warm_prompts, args.kv_remote_password_file, args.engine.kv_remote_ca,
+                           args.engine.kv_remote_cert, args.engine.kv_remote_key, args.chat_template_file,
                            args.access.key_file, args.serve.tls_certificate, args.serve.tls_key, args.spec.draft});
   for (const std::string& prefix : args.prefixes) read.push_back(prefix.substr(prefix.find('=') + 1));
   QR_TRY_VOID(check_not_read("--record", args.record, read));
@@ -230,10 +241,7 @@ Status check(Args& args) {
   if (!args.kv_remote_password_file.empty()) {
     QR_TRY(args.engine.kv_remote_password, read_password(args.kv_remote_password_file));
   }
-  if (!args.engine.kv_remote.empty()) {
-    const auto remote = parse_remote_tier(args.engine.kv_remote, args.engine.kv_remote_password);
-    if (!remote) return error_within("--kv-remote", remote.error());
-  }
+  QR_TRY_VOID(check_remote_tier(args.engine));
   for (const std::string& path : args.public_prompts) {
     QR_TRY(args.serve.public_prompts.emplace_back(), read_prompt(path));
   }
@@ -383,10 +391,17 @@ QR_REGISTER(
           line.option("--kv-disk-size", args->kv_disk_size, "bytes that the folder may take, such as 4G");
           line.option("--kv-remote", args->engine.kv_remote,
                       "a Redis or Valkey in which several servers of one model share cached keys and "
-                      "values: redis://HOST:PORT/DATABASE. It holds tokens of conversations. An address with a "
+                      "values: redis://HOST:PORT/DATABASE, or rediss:// over TLS. It holds tokens of conversations. An "
+                      "address with a "
                       "password belongs into the variable QUIRE_KV_REMOTE, since others can read a command line");
           line.option("--kv-remote-password-file", args->kv_remote_password_file,
                       "a file whose first line is the password of --kv-remote");
+          line.option("--kv-remote-ca", args->engine.kv_remote_ca,
+                      "PEM file: certificates that the one of --kv-remote with rediss:// must be signed with; by "
+                      "default those that this machine trusts");
+          line.option("--kv-remote-cert", args->engine.kv_remote_cert,
+                      "PEM file: the certificate that is shown to --kv-remote where it asks for one");
+          line.option("--kv-remote-key", args->engine.kv_remote_key, "PEM file: the key of --kv-remote-cert");
           line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s, {1, kMostRemoteKeepS},
                       "seconds that a block stays in the store of --kv-remote after it was stored or last read");
           declare_kv_event_options(line, args->kv_events);

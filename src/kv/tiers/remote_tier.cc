@@ -48,9 +48,12 @@ struct RemoteTier::Asking {
   int64_t begin_ns = 0;
 };
 
-Result<RemoteTierOptions> parse_remote_tier(const std::string& url, const std::string& password) {
+Result<RemoteTierOptions> parse_remote_tier(const std::string& url,
+                                            const std::string& password,
+                                            const RedisTlsFiles& files) {
   RemoteTierOptions out;
   QR_TRY(out.redis, parse_redis_url(url, "a remote store"));
+  QR_TRY_VOID(read_redis_tls(out.redis, files));
   if (!password.empty()) out.redis.password = password;
   return out;
 }

@@ -32,9 +32,11 @@ struct RemoteTierOptions {
       most_retry_ms = 30'000;  // before the next connection, or before it is asked or given blocks again
 };
 
-// Of "redis://[:PASSWORD@]HOST[:PORT][/DATABASE]" and, in place of the address's own unless empty, a password. Fails
-// (Code::invalid) naming what is wrong, never the password.
-Result<RemoteTierOptions> parse_remote_tier(const std::string& url, const std::string& password);
+// Of an address (parse_redis_url) and, in place of its own unless empty, a password. Fails (Code::io, Code::invalid)
+// naming what is wrong, never the password.
+Result<RemoteTierOptions> parse_remote_tier(const std::string& url,
+                                            const std::string& password,
+                                            const RedisTlsFiles& files = {});
 // Code::invalid naming the limit.
 Status check_remote(const RemoteTierOptions& options);
 
