@@ -104,10 +104,13 @@ class Pings:
         self.all, self.own, self.io = [], [], []
 
     def times(self):
-        """(seconds that io threads ran, seconds that they and this thread could have run but had no processor)"""
+        """(seconds that io threads ran, seconds that they and this thread could have run but had no processor, or that another
+        machine on the same processors had)"""
         ran, waited = threads.times(self.server.process.pid)['io']
         with open('/proc/thread-self/schedstat', encoding='ascii') as file:
-            return ran, waited + int(file.read().split()[1]) / 1e9
+            waited += int(file.read().split()[1]) / 1e9
+        with open('/proc/stat', encoding='ascii') as file:
+            return ran, waited + int(file.readline().split()[8]) / os.sysconf('SC_CLK_TCK')
 
     def ping(self):
         ran, waited = self.times()
