@@ -156,7 +156,6 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   out.step = StepNeeds(info);
   out.token_bytes = info.kv_layout.token_bytes();
   const int64_t step_blocks = (options.step_tokens + options.block_tokens - 1) / std::max(options.block_tokens, 1);
-  out.state_bytes = kStatesPerSequence * info.kv_layout.state_bytes();
   for (int g = 1; g < info.kv_layout.n_groups(); ++g) {
     if (info.kv_layout.group(g).kind == KvGroup::Kind::state) continue;
     const int64_t blocks = info.kv_layout.group(g).most_blocks(1, std::max(options.block_tokens, 1)) + step_blocks;
@@ -165,7 +164,8 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   }
   EngineOptions resolved = options;
   if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
-  settle_drafts(resolved, !resolved.proposer.empty() && info.kv_layout.state_bytes() == 0);
+  settle_drafts(resolved, !resolved.proposer.empty());
+  out.state_bytes = n_states_for(resolved, 1) * info.kv_layout.state_bytes();
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
   QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, out));

@@ -95,7 +95,7 @@ void add_grammars(const SpecChoice& choice, EngineOptions& options) {
   options.proposer = options.proposer.empty() ? "grammar" : "grammar," + options.proposer;
 }
 
-void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options) {
+void drop_if_costly(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options) {
   if (choice.mode == "auto" && !choice.has_draft() && model.kv_layout.state_bytes() > 0) options.proposer.clear();
 }
 

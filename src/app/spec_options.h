@@ -30,7 +30,7 @@ Status apply(SpecChoice& choice, EngineOptions& options);
 // Of a server, whose requests may have grammars: what these leave no choice about is guessed first, unless nothing is
 // to be. Not where the model cannot go back to before a guess and nobody asked for one.
 void add_grammars(const SpecChoice& choice, EngineOptions& options);
-void drop_if_impossible(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options);
+void drop_if_costly(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options);
 // What drafts for a model, at most one of them.
 struct Drafter {
   std::unique_ptr<Model> model;

@@ -72,7 +72,8 @@ SequenceRows rows_of(const Grant& grant) {
   return {grant.seq->n_computed, tokens.subspan(begin, n_known), draft.first(n - n_known), grant.n_out};
 }
 
-// Which states are read, and where rows leave theirs: the last of a block's rows where the block has one, and the last.
+// Which states are read, and where rows leave theirs: the last of a block's rows where the block has one, the last that
+// is no guess, and each guess, since it is not known yet which of them will have been the last.
 void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) {
   auto* from = batch.attn.blocks[group].ptr<int32_t>();
   auto* to = batch.slots[group].ptr<int32_t>();
@@ -82,13 +83,15 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
       const BlockRef& block = table[static_cast<size_t>(position / block_tokens)][group];
       return block ? block.id() : -1;
     };
-    const int begin = grant.seq->n_computed, end = begin + grant.n_tokens;
+    const int begin = grant.seq->n_computed, end = begin + grant.n_tokens - grant.n_drafted;
     *from++ = begin == 0 ? -1 : state_of(begin - 1);
     for (int position = begin; position < end; ++position) {
       const bool is_last = (position + 1) % block_tokens == 0 || position + 1 == end;
       *to++ = is_last ? state_of(position) : -1;
     }
-    QR_CHECK((begin == 0 || from[-1] >= 0) && to[-1] >= 0, "a sequence has no state to go on with");
+    const bool has_state = to[-1] >= 0;
+    for (int i = 0; i < grant.n_drafted; ++i) *to++ = grant.seq->kv.versions[static_cast<size_t>(i)].id();
+    QR_CHECK((begin == 0 || from[-1] >= 0) && has_state, "a sequence has no state to go on with");
   }
 }
 

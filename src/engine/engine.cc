@@ -40,13 +40,11 @@ Status check_all_rows(const Proposer& proposer, const ModelInfo& info, int n_row
   return {};
 }
 
-// Puts the proposer that the options name into `env`, unless it has one, and settles how much it may guess.
+// Puts the proposer that the options name into `env`, unless it has one.
 Status find_proposer(ProposerEnv uses, EngineOptions& options, EngineEnv& env) {
-  const bool guesses = env.proposer != nullptr || !options.proposer.empty();
-  settle_drafts(options, guesses);
   uses.n_out = max_out_rows(options);
   uses.n_rows = options.step_tokens;
-  if (env.proposer == nullptr && guesses) {
+  if (env.proposer == nullptr && !options.proposer.empty()) {
     QR_TRY(env.proposer, make_proposers(options.proposer, {options.max_draft, options.max_side}, uses));
   }
   if (env.proposer == nullptr) return {};
@@ -161,9 +159,8 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(options, info.strip_tokens));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
-  const bool guesses = env.proposer != nullptr || !options.proposer.empty();
-  QR_TRY_VOID(
-      check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, guesses, has_tier(options, env)}));
+  QR_TRY_VOID(check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, has_tier(options, env)}));
+  settle_drafts(options, env.proposer != nullptr || !options.proposer.empty());
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
   if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);

@@ -95,8 +95,6 @@ Status check_state(const KvLayout& layout, const BesideState& wanted) {
     return fail(Code::invalid, named + " takes no learned prefixes: they bring keys and values but no state");
   if (wanted.recording)
     return fail(Code::invalid, named + " cannot be recorded: a recording does not hold layers' states");
-  if (wanted.guesses)
-    return fail(Code::invalid, named + " excludes guessing ahead: a state cannot go back to before a wrong guess");
   if (wanted.disk) return fail(Code::invalid, named + " excludes kv_disk and kv_remote: states are not stored there");
   return {};
 }
@@ -247,7 +245,7 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
   const Shape s = shape_of(options, layout);
   return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes) +
-         times(int64_t{kStatesPerSequence} * n_contexts, s.state_bytes);
+         times(n_states_for(options, n_contexts), s.state_bytes);
 }
 
 // No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
@@ -275,7 +273,7 @@ int64_t state_share(const EngineOptions& o, const Shape& s) {
   if (o.n_states > 0) return o.n_states;
   const bool only = s.full_bytes + s.window_bytes == 0;
   const int64_t room = (only ? o.kv_bytes : o.kv_bytes / 2) / s.state_bytes;
-  const int64_t wanted = std::min(kStatesPerSequence * running(o), room);
+  const int64_t wanted = std::min(n_states_for(o, running(o)), room);
   const int64_t windows = std::min(s.for_one, s.for_context);
   const int64_t beside_context =
       (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes)) / s.state_bytes;

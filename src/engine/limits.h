@@ -1,6 +1,7 @@
 // Every limit of the engine, checked before work: what options may say, what a request may ask for, how much memory the
 // cache takes by itself. Pure functions but for default_kv_bytes, which asks the system. Any thread.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/engine.h"
@@ -23,7 +24,7 @@ Status check_shift(const ContextShift& shift, int block_tokens, const BesideShif
 
 // A model that keeps a state beside what the engine is to do with it, likewise.
 struct BesideState {
-  bool learned_prefixes = false, recording = false, guesses = false, disk = false;
+  bool learned_prefixes = false, recording = false, disk = false;
 };
 Status check_state(const KvLayout& layout, const BesideState& wanted);
 
@@ -40,8 +41,13 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
 Status check_virtual(int n_virtual, int n_ctx);
 
 // What the cache takes for `n_contexts` sequences of n_ctx tokens that run together: of layers with a window what lies
-// in the windows and in a step, of those with a state kStatesPerSequence. n_ctx must be filled in.
+// in the windows and in a step, of those with a state n_states_for. n_ctx and max_draft must be filled in.
 inline constexpr int kStatesPerSequence = 3;  // one that is read, one that is written, one that stays findable
+inline constexpr int kGuessingAtOnce = 4;     // sequences that have a state for each of their guesses in a step
+// States that n_seqs sequences want.
+inline int64_t n_states_for(const EngineOptions& options, int64_t n_seqs) {
+  return kStatesPerSequence * n_seqs + std::min<int64_t>(n_seqs, kGuessingAtOnce) * options.max_draft;
+}
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts);
 
 // Fills in max_draft as an engine of these options has it: what is usual where it is 0, none where nobody guesses, and

@@ -54,21 +54,19 @@ TEST(EngineOptions, AContextShiftMustFitWhatIsAskedBesides) {
   EXPECT_EQ(error({}, {.learned_prefixes = true, .recording = true}), "") << "there is none";
 }
 
-TEST(EngineOptions, AStateExcludesWhatWouldGoBackOrKeepItElsewhere) {
+TEST(EngineOptions, AStateExcludesWhatWouldKeepItElsewhere) {
   KvLayout layout;
   const auto error = [&](const BesideState& wanted) -> std::string {
     const Status status = check_state(layout, wanted);
     return status ? "" : status.error().message;
   };
-  EXPECT_EQ(error({true, true, true, true}), "") << "there is none";
+  EXPECT_EQ(error({true, true, true}), "") << "there is none";
   layout.claim_state(640);
   const std::string named = "a model whose layers keep a state of 640 bytes ";
   EXPECT_EQ(error({}), "");
   EXPECT_EQ(error({.learned_prefixes = true}),
             named + "takes no learned prefixes: they bring keys and values but no state");
   EXPECT_EQ(error({.recording = true}), named + "cannot be recorded: a recording does not hold layers' states");
-  EXPECT_EQ(error({.guesses = true}),
-            named + "excludes guessing ahead: a state cannot go back to before a wrong guess");
   EXPECT_EQ(error({.disk = true}), named + "excludes kv_disk and kv_remote: states are not stored there");
 }
 

@@ -22,10 +22,10 @@ void Scheduler::grant_drafts() {
   drafting_->propose(plan_.grants, room, ahead);
   for (Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
-    const int n = room_ahead(seq, static_cast<int>(seq.draft.size()));
+    const int n = cache_.add_versions(seq.kv, room_ahead(seq, static_cast<int>(seq.draft.size())), n_running());
     seq.draft.resize(static_cast<size_t>(n));
     if (n > 0) plan_.set_drafted(grant, n);
-    if (drafting_->writes_ahead()) cache_.truncate(seq.kv, seq.n_computed + 1 + n);
+    if (drafting_->writes_ahead() || cache_.keeps_states()) cache_.truncate(seq.kv, seq.n_computed + 1 + n);
   }
   for (Grant& grant : plan_.grants) grant_branches(grant);
 }
@@ -78,6 +78,7 @@ bool Scheduler::take_back_drafts() {
     if (grant.n_drafted == 0) continue;
     plan_.set_drafted(grant, 0);
     grant.seq->draft.clear();
+    cache_.settle_versions(grant.seq->kv, grant.seq->n_computed + 1, 0);
     cache_.truncate(grant.seq->kv, grant.seq->n_computed + 1);
   }
   return true;
@@ -105,6 +106,7 @@ void Scheduler::settle(const Grant& grant, const Taken& taken) {
     if (taken.way != kDraft) KvCache::adopt(seq.kv, std::move(seq.branches[taken.way].kv));
     seq.draft.clear();
     seq.branches.clear();
+    cache_.settle_versions(seq.kv, seq.n_computed - grant.n_drafted, taken.n_accepted);
     seq.n_computed -= grant.n_drafted - taken.n_accepted;
     cache_.truncate(seq.kv, seq.n_computed);
   }

@@ -129,6 +129,30 @@ void KvCache::add_states(SeqKv& seq, int n_before, int n_spare) {
   }
 }
 
+int KvCache::add_versions(SeqKv& seq, int n, int n_spare) {
+  if (states_ == 0) return n;
+  BlockPool& pool = *pools_[states_];
+  while (static_cast<int>(seq.versions.size()) < n && pool.n_free() + pool.n_cached() > n_spare) {
+    if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1, {now_ns_, seq.whose});
+    seq.versions.push_back(pool.allocate());
+  }
+  const int out = std::min(n, static_cast<int>(seq.versions.size()));
+  while (static_cast<int>(seq.versions.size()) > out) seq.versions.pop_back();
+  return out;
+}
+
+// As if the guesses that came true had been computed one by one: each whole block has the state at its end, the last
+// one that of now.
+void KvCache::settle_versions(SeqKv& seq, int n_computed, int n_right) {
+  for (int i = 0; i < n_right && states_ != 0; ++i) {
+    const int n_tokens = n_computed + 1 + i;
+    if (n_tokens % options_.block_tokens != 0 && i + 1 < n_right) continue;
+    seq.table[static_cast<size_t>(n_tokens - 1) / static_cast<size_t>(options_.block_tokens)][states_] =
+        std::move(seq.versions[static_cast<size_t>(i)]);
+  }
+  seq.versions.clear();
+}
+
 int KvCache::choose_states(SeqKv& seq, int begin, int end) const {
   int last = end - 1;
   while (last >= begin && !seq.table[static_cast<size_t>(last)][states_]) --last;

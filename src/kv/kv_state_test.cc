@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/rng.h"
+#include "base/sanitized.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_image.h"
 #include "kv/pins.h"
@@ -52,6 +54,27 @@ struct States {
     cache->slide(seq, n_end);
     EXPECT_EQ(cache->check(), "");
     return true;
+  }
+  // A step of one token and guesses, of which n_right came true at most; how many tokens there are then.
+  int guess(SeqKv& seq, std::span<const Token> tokens, int n_begin, int n_guesses, int n_right) {
+    EXPECT_TRUE(cache->grow(seq, n_begin + 1) && cache->grow(seq, n_begin + 1 + n_guesses));
+    EXPECT_EQ(at(seq.table[static_cast<size_t>(n_begin - 1) / kBlock][1].id()), n_begin);
+    n_guesses = cache->add_versions(seq, n_guesses, 1);
+    EXPECT_EQ(seq.versions.size(), static_cast<size_t>(n_guesses));
+    n_right = std::min(n_right, n_guesses);
+    const int n_end = n_begin + 1 + n_right;
+    at(seq.table[static_cast<size_t>(n_begin) / kBlock][1].id()) = n_begin + 1;
+    for (int i = 0; i < n_guesses; ++i) at(seq.versions[static_cast<size_t>(i)].id()) = n_begin + 2 + i;
+    cache->settle_versions(seq, n_begin + 1, n_right);
+    EXPECT_TRUE(seq.versions.empty());
+    cache->truncate(seq, n_end);
+    for (int n = n_begin / kBlock * kBlock + kBlock; n < n_end; n += kBlock) {
+      const BlockRef& state = seq.table[static_cast<size_t>(n / kBlock) - 1][1];
+      EXPECT_TRUE(state && at(state.id()) == n) << "of a whole block, at its end";
+    }
+    cache->index(seq, {tokens, {}, {}}, n_end);
+    EXPECT_EQ(cache->check(), "");
+    return n_end;
   }
   // All of it, `chunk` tokens a step.
   int run(SeqKv& seq, std::span<const Token> tokens, int n_prompt, int chunk) {
@@ -240,6 +263,32 @@ TEST(KvStates, ACopyComesBackAsItWas) {
     ASSERT_TRUE(states.cache->put_back(seq, image));
     EXPECT_TRUE(states.step(seq, tokens, n, n + 30));
     states.cache->release(seq);
+  }
+}
+
+// Whatever is guessed and comes true, the state is that of the tokens that there are, what stays findable is what stays
+// without guesses, and nothing is left of the others.
+TEST(KvStates, OfGuessesTheStateBehindTheLastThatCameTrueStays) {
+  Rng rng(7);
+  const int n_rounds = fewer_if_sanitized(60);
+  for (int round = 0; round < n_rounds; ++round) {
+    const int n_states = 4 + round % 40;
+    States plain(128, 64), guessing(128, n_states);
+    const std::vector<Token> tokens = tokens_of(900, round);
+    SeqKv one, other;
+    plain.run(one, tokens, 50, 1);
+    guessing.begin(other, tokens, 50);
+    EXPECT_TRUE(guessing.step(other, tokens, 0, 50));
+    for (int n = 50; n < 900;) {
+      const auto n_guesses = static_cast<int>(rng.between(0, std::min(40, 900 - n - 1)));
+      n = guessing.guess(other, tokens, n, n_guesses, static_cast<int>(rng.between(0, 40)));
+    }
+    plain.cache->release(one);
+    guessing.cache->release(other);
+    EXPECT_EQ(guessing.n_free() + guessing.n_cached(), n_states);
+    if (n_states < 40) continue;
+    EXPECT_EQ(guessing.n_cached(), plain.n_cached());
+    EXPECT_EQ(guessing.cache->peek({tokens, {}, {}}), plain.cache->peek({tokens, {}, {}}));
   }
 }
 

@@ -50,7 +50,7 @@ class BreakingWorker {
       const std::string head = read_from(fd, "\r\n\r\n");
       if (head.starts_with("GET")) {
         say_to(fd, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}");
-      } else {
+      } else if (!head.empty()) {
         ++n_asked_;
         say_to(fd, "HTTP/1.1 200 OK\r\nX-Broken: 1\r\nContent-Length: 100\r\n\r\n{\"id\":\"resp_1\"");
       }

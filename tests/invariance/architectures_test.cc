@@ -150,7 +150,6 @@ class Architectures : public testing::TestWithParam<std::string> {
     last_ = engine.stats();
     return out;
   }
-  // Where layers keep a state nobody may guess.
   bool keeps_state() {
     const auto file = open_model(golden_path(GetParam()));
     LoadOptions loading;
@@ -183,9 +182,9 @@ TEST_P(Architectures, SameRequestSameBits) {
   }
 }
 
-// A branch of guesses lies in blocks of its own, with windows, latent keys and whatever else layers keep.
+// A branch of guesses lies in blocks of its own, with windows and latent keys. Where layers keep a state there are no
+// branches, and a guess leaves a state of its own.
 TEST_P(Architectures, TreesOfGuessesChangeNoBit) {
-  if (keeps_state()) GTEST_SKIP() << "its layers keep a state";
   int64_t n_cached = 0;
   const auto truth = run({.isa = cpu_isas().back(), .max_seqs = 1, .cache = false}, n_cached);
   for (const auto& bits : truth) {
@@ -196,7 +195,7 @@ TEST_P(Architectures, TreesOfGuessesChangeNoBit) {
     const Way how{.isa = cpu_isas().back(), .threads = 2, .chunk = 33, .n_blocks = n_blocks, .guesses = true};
     EXPECT_EQ(run(how, n_cached), truth);
     EXPECT_GT(last_.spent.n_accepted, 0);
-    EXPECT_TRUE(n_blocks < 64 || guesser_->n_beside > 0) << "no branch came true";
+    EXPECT_TRUE(n_blocks < 64 || guesser_->n_beside > 0 || keeps_state()) << "no branch came true";
   }
 }
 

@@ -294,7 +294,7 @@ Status run(Args& args) {
   QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_source(args.spec, args.model)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
-  drop_if_impossible(args.spec, loaded.model->info(), args.engine);
+  drop_if_costly(args.spec, loaded.model->info(), args.engine);
   watch.reset();
   if (!loaded.tokenizer)
     return fail(Code::unsupported, loaded.path + " has no tokenizer, so there is nothing to serve");
