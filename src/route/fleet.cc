@@ -1,6 +1,7 @@
 #include "route/fleet.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -72,6 +73,7 @@ void Fleet::on_more(std::function<void()> fn) {
 // Its next prompt gets it a number that the prefix map does not know.
 void Fleet::drop_hints(Worker& worker) {
   worker.n_downs.fetch_add(1);
+  forget_word(worker);
   if (worker.holder == 0) return;
   holders_.erase(worker.holder);
   prefixes_.forget(std::exchange(worker.holder, 0));
@@ -101,8 +103,10 @@ void Fleet::find_candidates(const RouteAsk& ask,
     if (only != 0 ? w.id != only : model != 0 && !w.serves(model)) continue;
     if (std::find(not_these.begin(), not_these.end(), workers_[i]) != not_these.end()) continue;
     from_.push_back(i);
-    views_.push_back({w.id, w.load_tokens + w.others.load_tokens, w.n_requests + w.others.n_requests, 0,
-                      w.prefill_tokens + w.others.prefill_tokens, w.n_decoding + w.others.n_decoding, w.token_ns});
+    views_.push_back({w.id, w.load_tokens + w.others.load_tokens + w.unseen.load_tokens,
+                      w.n_requests + w.others.n_requests + w.unseen.n_requests, 0,
+                      w.prefill_tokens + w.others.prefill_tokens + w.unseen.prefill_tokens,
+                      w.n_decoding + w.others.n_decoding + w.unseen.n_decoding, w.token_ns});
   }
 }
 
@@ -138,6 +142,12 @@ std::shared_ptr<Worker> Fleet::who_may_say(const RouteAsk& ask) {
     best_at = at;
   }
   return best != nullptr ? workers_[best_at] : nullptr;
+}
+
+std::string Fleet::base_of(const std::string& model) const {
+  const std::lock_guard lock(mu_);
+  const auto found = bases_.find(model);
+  return found != bases_.end() ? found->second : "";
 }
 
 bool Fleet::goes_by_tokens(const std::string& model) const {
@@ -176,6 +186,7 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   worker->prefill_tokens += charge.prefill_tokens;
   ++worker->n_requests;
   worker->n_given.add();
+  note_charge(charge);
   if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
   if (policy_.needs_hits && !ask.blocks.empty() && !worker->spec.is_local()) {
     if (worker->holder == 0) holders_.emplace(worker->holder = next_holder_++, worker.get());
@@ -184,6 +195,13 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   count(choice.reason);
   if (choice.reason != kAtHome) count_source(ask, worker->id);
   return Picked{worker, choice.reason, std::move(load), cached};
+}
+
+void Fleet::note_charge(const Charge& charge) {
+  constexpr double kShare = 0.05;  // of the newest in the mean
+  const double share = usual_tokens_ == 0 ? 1 : kShare;
+  usual_tokens_ += share * (static_cast<double>(charge.tokens) - usual_tokens_);
+  usual_prefill_ += share * (static_cast<double>(charge.prefill_tokens) - usual_prefill_);
 }
 
 void Fleet::count(std::string_view reason) {
@@ -284,6 +302,7 @@ void Fleet::set_models(Worker& worker, Json::Array models) {
 void Fleet::number_models() {
   models_.clear();
   adapters_.clear();
+  bases_.clear();
   for (const auto& worker : workers_) {
     worker->model_ids.clear();
     if (worker->spec.is_local()) continue;  // it is asked by that name
@@ -291,7 +310,12 @@ void Fleet::number_models() {
       const std::string* id = id_of(model);
       if (id == nullptr) continue;
       const Json* parent = model.find("parent");
-      if (parent != nullptr && parent->as_string() != nullptr) adapters_.insert(*id);
+      if (parent != nullptr && parent->as_string() != nullptr) {
+        adapters_.insert(*id);
+        const Json* activated = model.find("activated");
+        if (activated != nullptr && activated->as_bool() != nullptr && *activated->as_bool())
+          bases_.emplace(*id, *parent->as_string());
+      }
       const auto number = static_cast<uint32_t>(models_.size() + 1);
       worker->model_ids.push_back(models_.try_emplace(*id, number).first->second);
     }
@@ -325,6 +349,45 @@ void Fleet::set_others(std::span<const WorkerLoad> others) {
   }
 }
 
+int64_t Fleet::n_known(const Worker& worker) const {
+  const std::lock_guard lock(mu_);
+  return worker.n_requests + worker.others.n_requests;
+}
+
+// Known is the most that was known while it was asked: what ended or came meanwhile may be in its word or not. A worker
+// that lies, or has far more than the others, is the busiest; more than that would only raise the mean that bounds the
+// others. A mean of words, for routers that all went by the newest one would all go to the same worker until the next.
+void Fleet::said(Worker& worker, const std::optional<WorkerWord>& word, int64_t n_known_before) {
+  constexpr double kUsualTokens = 512, kUsualPrefill = 256;  // where nothing was given yet
+  constexpr int64_t kMostTimes = 4, kMostBeside = 16;        // of the busiest other one's requests, and beside them
+  constexpr double kShare = 0.1;                             // of the newest word in the mean
+  const std::lock_guard lock(mu_);
+  if (!word) return forget_word(worker);
+  int64_t busiest = 0;
+  for (const auto& w : workers_)
+    if (w.get() != &worker) busiest = std::max(busiest, w->n_requests + w->others.n_requests + w->unseen.n_requests);
+  const int64_t n_here = worker.n_requests + worker.others.n_requests;
+  const int64_t n_known = std::max(n_known_before, n_here);
+  const int64_t most = std::max<int64_t>(kMostTimes * busiest + kMostBeside - n_here, 0);
+  const int64_t n = std::clamp<int64_t>(word->n() - n_known, 0, most);
+  const int64_t n_known_waiting = n_known - worker.n_decoding - worker.others.n_decoding;
+  const int64_t n_waiting = std::clamp<int64_t>(word->n_waiting - n_known_waiting, 0, n);
+  const double share = worker.mean_unseen < 0 ? 1 : kShare;
+  worker.mean_unseen += share * (static_cast<double>(n) - worker.mean_unseen);
+  worker.mean_unseen_waiting += share * (static_cast<double>(n_waiting) - worker.mean_unseen_waiting);
+  const double tokens = usual_tokens_ > 0 ? usual_tokens_ : kUsualTokens;
+  const double prefill = usual_tokens_ > 0 ? usual_prefill_ : kUsualPrefill;
+  worker.unseen = {worker.id, std::llround(worker.mean_unseen * tokens), std::llround(worker.mean_unseen),
+                   std::llround(worker.mean_unseen_waiting * prefill),
+                   std::llround(worker.mean_unseen - worker.mean_unseen_waiting)};
+}
+
+void Fleet::forget_word(Worker& worker) {
+  worker.unseen = {};
+  worker.mean_unseen = -1;
+  worker.mean_unseen_waiting = 0;
+}
+
 bool Fleet::has_remote() const {
   const std::lock_guard lock(mu_);
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return !w->spec.is_local(); });
@@ -342,7 +405,7 @@ std::vector<WorkerState> Fleet::states() const {
   out.reserve(workers_.size());
   for (const auto& w : workers_)
     out.push_back({w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
-                   w->others.load_tokens, w->n_given.value(), w->n_failures.value()});
+                   w->others.load_tokens, w->unseen.n_requests, w->n_given.value(), w->n_failures.value()});
   return out;
 }
 

@@ -20,6 +20,7 @@
 #include "route/prefix_map.h"
 #include "route/session_map.h"
 #include "route/worker.h"
+#include "route/worker_word.h"
 
 namespace quire {
 
@@ -47,7 +48,7 @@ struct Picked {
 struct WorkerState {
   std::string name;
   bool up = false, ejected = false, usable = false;
-  int64_t load_tokens = 0, n_requests = 0, others_tokens = 0;
+  int64_t load_tokens = 0, n_requests = 0, others_tokens = 0, unseen_requests = 0;
   uint64_t n_given = 0, n_failures = 0;
 };
 
@@ -70,6 +71,8 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::optional<Picked> choose(const RouteAsk& ask, std::span<const std::shared_ptr<Worker>> not_these);
   // Who may be asked for the tokens of this prompt, the least loaded first in mind; null: nobody. Nothing is charged.
   std::shared_ptr<Worker> who_may_say(const RouteAsk& ask);
+  // The model whose cached beginnings an activated adapter of this name shares, by its workers' word; empty: none.
+  std::string base_of(const std::string& model) const;
   // Whether the policy goes by what workers hold, and a worker's adapter is not what this model's name stands for.
   bool goes_by_tokens(const std::string& model) const;
   // Where a later request of this session belongs: a worker's id. One that is not of the fleet is not taken.
@@ -88,6 +91,11 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::vector<WorkerLoad> loads() const;
   // What all other routers gave them, from now on: it counts as load. Ids that are not of the fleet mean nothing.
   void set_others(std::span<const WorkerLoad> others);
+  // Requests at a worker that this router knows of: what it gave itself, and what other routers say.
+  int64_t n_known(const Worker& worker) const;
+  // What the worker said that it has to do; nullopt: nothing. `n_known_before`: when it was asked. What it has beyond
+  // what is known, in the mean of its words, counts as load, each request as much as one of ours usually.
+  void said(Worker& worker, const std::optional<WorkerWord>& word, int64_t n_known_before);
 
   std::vector<std::shared_ptr<Worker>> workers() const;
   std::vector<WorkerState> states() const;
@@ -115,6 +123,8 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   RouteChoice pick(const RouteAsk& ask, uint64_t last);
   void number_models();
   uint32_t number_of_model(std::string_view name) const;
+  void note_charge(const Charge& charge);
+  void forget_word(Worker& worker);
   void count(std::string_view reason);
 
   const RoutePolicyEntry policy_;
@@ -128,12 +138,14 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::unordered_map<uint64_t, const Worker*> holders_;  // of workers_, by their number in the prefix map
   uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
+  double usual_tokens_ = 0, usual_prefill_ = 0;  // of a request's charge; 0: there was none
   std::map<std::string_view, Counter*> by_reason_;
   Counter &known_by_events_, &known_by_text_;
-  std::map<std::string, uint32_t, std::less<>> models_;  // of workers that are there, from 1
-  std::set<std::string, std::less<>> adapters_;          // of them, those that say they have a parent
-  std::vector<size_t> from_;                             // of one choice: places in workers_,
-  std::vector<WorkerView> views_;                        // and what is seen there
+  std::map<std::string, uint32_t, std::less<>> models_;    // of workers that are there, from 1
+  std::set<std::string, std::less<>> adapters_;            // of them, those that say they have a parent,
+  std::map<std::string, std::string, std::less<>> bases_;  // and the parents of those that are activated
+  std::vector<size_t> from_;                               // of one choice: places in workers_,
+  std::vector<WorkerView> views_;                          // and what is seen there
   std::function<void()> on_more_;
 };
 

@@ -73,6 +73,37 @@ TEST(FleetModel, ManyWorkersFindAsMuchAsFew) {
   EXPECT_GT(result.cached, 0.95 * run("prefix", many, wide).cached);
 }
 
+// Routers that know nothing of each other but what the workers say of themselves, once a second: where a fifth of all
+// requests goes to one worker past them they see it, and where all do the same they do not all run to one worker.
+TEST(FleetModel, ByTheWorkersWordRoutersSeeWhatOthersGave) {
+  for (const bool past : {true, false}) {
+    Rng rng(17);
+    std::vector<ModelRequest> trace;
+    for (int64_t at = 0; std::ssize(trace) < 3'000; at += rng.between(0, 110'000'000)) {
+      ModelRequest r;
+      r.arrival_ns = at;
+      r.prompt_tokens = rng.between(50, 400);
+      r.answer_tokens = rng.between(0, 9) == 0 ? rng.between(1000, 2000) : rng.between(20, 200);
+      if (past && rng.between(0, 4) == 0) r.past_to = 0;
+      trace.push_back(std::move(r));
+    }
+    for (const int n_routers : {2, 8}) {
+      ModelFleet how;
+      how.speed.n_running = 16;
+      how.n_routers = n_routers;
+      const FleetResult blind = run("least_load", how, trace);
+      how.word_every_ns = 1'000'000'000;
+      const FleetResult told = run("least_load", how, trace);
+      EXPECT_EQ(told.n_done, std::ssize(trace));
+      EXPECT_EQ(told.left_tokens, 0);
+      if (past)
+        EXPECT_LT(told.first_p99_ms, 0.1 * blind.first_p99_ms) << n_routers;
+      else
+        EXPECT_LT(told.first_p99_ms, 1.2 * blind.first_p99_ms) << n_routers;
+    }
+  }
+}
+
 TEST(FleetModel, NothingIsLostWhereAWorkerDies) {
   ModelFleet how;
   const auto trace = dialogues(31, 8, kApartNs);

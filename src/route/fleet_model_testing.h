@@ -25,10 +25,13 @@ namespace quire {
 struct ModelRequest {
   int64_t arrival_ns = 0, prompt_tokens = 1, answer_tokens = 1;
   std::vector<uint64_t> blocks;  // of kModelBlock tokens: equal names, equal prompts up to there
+  int past_to = -1;              // the worker that somebody gives it past the routers; −1: a router chooses
 };
 
 struct ModelFleet {
   int n_workers = 4;
+  int n_routers = 1;          // who know nothing of each other and get requests in turn
+  int64_t word_every_ns = 0;  // so often the workers say what they have to do; 0: never
   WorkerSpeed speed;
   int64_t dies_ns = -1, down_ns = 0;  // worker 0, once; −1: never
   RouteLimits limits;
@@ -54,26 +57,30 @@ class FleetModel {
       : how_(how),
         trace_(trace),
         limits_(how.limits),
-        fleet_(std::make_shared<Fleet>(policy, limits_, clock_, metrics_)),
         models_(static_cast<size_t>(how.n_workers), WorkerModel(how.speed)),
         leases_(trace.size()),
         first_ns_(trace.size(), -1) {
     std::vector<WorkerSpec> specs;
     for (int i = 0; i < how.n_workers; ++i) specs.push_back({{"w", 1 + i}, ""});
-    fleet_->set_workers(specs);
-    workers_ = fleet_->workers();
-    for (const auto& worker : workers_) fleet_->probed(*worker, Probe::well);
+    for (int r = 0; r < how.n_routers; ++r) {
+      fleets_.push_back(std::make_shared<Fleet>(policy, limits_, clock_, metrics_));
+      fleets_.back()->set_workers(specs);
+      workers_.push_back(fleets_.back()->workers());
+    }
+    for (size_t r = 0; r < fleets_.size(); ++r)
+      for (const auto& worker : workers_[r]) fleets_[r]->probed(*worker, Probe::well);
   }
 
   FleetResult run() {
     constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
     size_t next = 0;
     int64_t dies_ns = how_.dies_ns < 0 ? kNever : how_.dies_ns, back_ns = kNever;
+    int64_t says_ns = how_.word_every_ns > 0 ? how_.word_every_ns : kNever;
     while (true) {
       const int64_t arrives_ns = next < trace_.size() ? trace_[next].arrival_ns : kNever;
       const size_t stepper = next_stepper();
       const int64_t step_ns = stepper < models_.size() ? models_[stepper].ends_ns() : kNever;
-      const int64_t now = std::min({arrives_ns, step_ns, dies_ns, back_ns});
+      const int64_t now = std::min({arrives_ns, step_ns, dies_ns, back_ns, says_ns});
       if (now == kNever || (step_ns == kNever && arrives_ns == kNever)) break;
       clock_.advance_ns(now - clock_.now_ns());
       if (now == step_ns) {
@@ -84,7 +91,11 @@ class FleetModel {
         die(0);
       } else if (now == back_ns) {
         back_ns = kNever;
-        for (int64_t i = 0; i < limits_.n_recoveries; ++i) fleet_->probed(*workers_[0], Probe::well);
+        for (int64_t i = 0; i < limits_.n_recoveries; ++i)
+          for (size_t r = 0; r < fleets_.size(); ++r) fleets_[r]->probed(*workers_[r][0], Probe::well);
+      } else if (now == says_ns) {
+        says_ns = now + how_.word_every_ns;
+        say_all();
       } else {
         const ModelRequest& r = trace_[next];
         send({next, r.prompt_tokens, r.answer_tokens, r.blocks});
@@ -96,6 +107,16 @@ class FleetModel {
 
  private:
   static constexpr int64_t kAnswerTokens = 256;  // as the router takes it where the request does not say
+  size_t router_of(const ModelJob& job) const { return job.request % fleets_.size(); }
+  void say_all() {
+    for (size_t r = 0; r < fleets_.size(); ++r)
+      for (size_t i = 0; i < models_.size(); ++i) {
+        Worker& worker = *workers_[r][i];
+        const auto n = static_cast<int64_t>(models_[i].n_jobs());
+        const int64_t n_running = std::min(n, static_cast<int64_t>(how_.speed.n_running));
+        fleets_[r]->said(worker, WorkerWord{n_running, n - n_running}, fleets_[r]->n_known(worker));
+      }
+  }
   // Steps of those who died since stay in the queue until it is their turn.
   size_t next_stepper() {
     while (!steps_.empty()) {
@@ -127,31 +148,37 @@ class FleetModel {
 
   void inform(const ModelJob& job, RouteAsk& ask) const {
     for (size_t i = 0; i < models_.size(); ++i)
-      ask.held.push_back({workers_[i]->id, models_[i].n_held(job.blocks) * kModelBlock});
+      ask.held.push_back({workers_[0][i]->id, models_[i].n_held(job.blocks) * kModelBlock});
     std::ranges::sort(ask.held, {}, &KvIndex::Hit::worker);
   }
 
+  void enter(size_t worker, ModelJob job) {
+    job.sent_ns = clock_.now_ns();
+    job.to_compute = -1;
+    models_[worker].enter(job);
+    if (!models_[worker].in_step()) begin_step(worker);
+  }
+
   void send(ModelJob job) {
+    if (const int past_to = trace_[job.request].past_to; past_to >= 0) return enter(static_cast<size_t>(past_to), job);
     RouteAsk ask = ask_for(job);
     if (how_.informed) inform(job, ask);
     const auto before = std::chrono::steady_clock::now();
-    auto picked = fleet_->choose(ask, {});
+    const size_t router = router_of(job);
+    auto picked = fleets_[router]->choose(ask, {});
     if (how_.measures) measure(std::chrono::steady_clock::now() - before);
     QR_CHECK(picked.has_value(), "no worker is left");
-    const auto at = std::find(workers_.begin(), workers_.end(), picked->worker);
+    const auto& workers = workers_[router];
+    const auto at = std::find(workers.begin(), workers.end(), picked->worker);
     leases_[job.request] = std::move(picked->load);
     ++reasons_[std::string(picked->reason)];
-    job.sent_ns = clock_.now_ns();
-    job.to_compute = -1;
-    WorkerModel& model = models_[static_cast<size_t>(at - workers_.begin())];
-    model.enter(job);
-    if (!model.in_step()) begin_step(static_cast<size_t>(at - workers_.begin()));
+    enter(static_cast<size_t>(at - workers.begin()), job);
   }
 
   void measure(std::chrono::nanoseconds took) {
     choices_ns_.push_back(static_cast<int64_t>(took.count()));
     if (choices_ns_.size() % 1000 != 0) return;
-    const std::vector<WorkerState> states = fleet_->states();
+    const std::vector<WorkerState> states = fleets_[0]->states();
     int64_t sum = 0;
     for (const WorkerState& w : states) sum += w.load_tokens;
     const double most = 1.25 * static_cast<double>(sum) / static_cast<double>(states.size());
@@ -170,7 +197,7 @@ class FleetModel {
       if (first_ns_[job.request] < 0) first_ns_[job.request] = now - trace_[job.request].arrival_ns;
     }
     for (const ModelJob& job : news.done) {
-      fleet_->worked(*workers_[i]);
+      fleets_[router_of(job)]->worked(*workers_[router_of(job)][i]);
       leases_[job.request] = {};
       ++n_done_;
     }
@@ -180,7 +207,7 @@ class FleetModel {
   // Streams go on elsewhere, what they have said behind their prompts.
   void die(size_t i) {
     std::vector<ModelJob> lost = models_[i].die();
-    fleet_->unreached(*workers_[i]);
+    for (size_t r = 0; r < fleets_.size(); ++r) fleets_[r]->unreached(*workers_[r][i]);
     for (ModelJob& job : lost) {
       leases_[job.request] = {};
       job.prompt_tokens = trace_[job.request].prompt_tokens + trace_[job.request].answer_tokens - job.answer_tokens;
@@ -214,7 +241,8 @@ class FleetModel {
     out.n_done = n_done_;
     out.reasons = reasons_;
     out.n_moved = n_moved_;
-    for (const WorkerState& w : fleet_->states()) out.left_tokens += w.load_tokens + w.n_requests;
+    for (const auto& fleet : fleets_)
+      for (const WorkerState& w : fleet->states()) out.left_tokens += w.load_tokens + w.n_requests;
     return out;
   }
 
@@ -223,8 +251,8 @@ class FleetModel {
   const RouteLimits limits_;
   ManualClock clock_;
   Metrics metrics_;
-  const std::shared_ptr<Fleet> fleet_;
-  std::vector<std::shared_ptr<Worker>> workers_;
+  std::vector<std::shared_ptr<Fleet>> fleets_;                 // of each router,
+  std::vector<std::vector<std::shared_ptr<Worker>>> workers_;  // and its workers
   std::vector<WorkerModel> models_;
   std::vector<LoadLease> leases_;              // by request
   std::vector<int64_t> first_ns_;              // likewise; −1: not yet

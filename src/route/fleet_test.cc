@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "route/asked.h"
+#include "route/session_key.h"
 
 namespace quire {
 namespace {
@@ -57,6 +58,52 @@ TEST(Fleet, WhatOtherRoutersGaveAWorkerIsItsLoadTooAndNotToldAsOurs) {
   EXPECT_EQ(world.fleet->choose(asks(std::nullopt, 100), {})->worker, first);
   held.clear();
   EXPECT_TRUE(world.fleet->loads().empty());
+}
+
+// What came past this router is load; what it gave itself, and what other routers say that they gave, is not counted
+// twice.
+TEST(Fleet, WhatAWorkerHasThatNobodyToldOfIsItsLoadToo) {
+  World world(2, "least_load");
+  const auto first = world.worker(0), second = world.worker(1);
+  EXPECT_EQ(world.fleet->n_known(*first), 0);
+  world.fleet->said(*first, WorkerWord{2, 1}, 0);
+  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 3);
+  std::vector<Picked> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(std::move(*world.fleet->choose(asks(std::nullopt, 100), {})));
+    EXPECT_EQ(held.back().worker, second) << i;
+  }
+  EXPECT_EQ(world.fleet->loads(), (std::vector<WorkerLoad>{{second->id, 300, 3, 300, 0}}))
+      << "others are not told of it";
+  // The three are ours, one by another router is theirs, and so a fifth alone is unseen.
+  world.fleet->set_others(std::vector<WorkerLoad>{{second->id, 50, 1, 50, 0}});
+  EXPECT_EQ(world.fleet->n_known(*second), 4);
+  world.fleet->said(*second, WorkerWord{0, 5}, 4);
+  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 1);
+  // What was known when it was asked and has ended since may be in its word still: it is not unseen. Words count in the
+  // mean of many, so one alone changes little.
+  held.clear();
+  world.fleet->said(*second, WorkerWord{4, 0}, 4);
+  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 1);
+  for (int i = 0; i < 10; ++i) world.fleet->said(*second, WorkerWord{4, 0}, 4);
+  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 0);
+  world.fleet->set_others({});
+  // It says nothing any more, or it is down: nothing is believed of it.
+  world.fleet->said(*first, std::nullopt, 0);
+  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
+  world.fleet->said(*first, WorkerWord{kMostSaidRequests, 0}, 0);  // a lie, or beside all others
+  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 16);
+  world.fleet->probed(*first, Probe::unwell);
+  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
+}
+
+// Waiting requests are ahead of a prompt's first token, running ones slow it down: the fitting worker is another one.
+TEST(Fleet, WhatWaitsUnseenIsAheadOfAPrompt) {
+  World world(2, "predicted");
+  const auto first = world.worker(0), second = world.worker(1);
+  world.fleet->said(*first, WorkerWord{0, 3}, 0);
+  world.fleet->said(*second, WorkerWord{3, 0}, 0);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(world.fleet->choose(asks(std::nullopt, 100), {})->worker, second) << i;
 }
 
 TEST(Fleet, AServerThatTwoNamesHaveOverTlsIsOneWorker) {
@@ -228,6 +275,33 @@ TEST(Fleet, ASharedBeginningMeetsWhereItWas) {
   world.fleet->probed(*first, Probe::well);
   ASSERT_TRUE(first->health.up());
   EXPECT_EQ(world.fleet->choose(ask_for(system + "one"), {})->reason, "miss");  // it died, and holds nothing
+}
+
+// An activated adapter's request finds the worker of the model's own dialogue, an ordinary one's does not.
+TEST(Fleet, AnActivatedAdapterSharesTheBeginningsOfItsModel) {
+  World world(4);
+  const auto listed = [](const char* id, bool activated) {
+    Json out = Json::Object{{"id", id}, {"parent", "m"}};
+    if (activated) out.set("activated", true);
+    return out;
+  };
+  for (const auto& worker : world.fleet->workers())
+    world.fleet->set_models(*worker, {Json::Object{{"id", "m"}}, listed("m:late", true), listed("m:early", false)});
+  EXPECT_EQ(world.fleet->base_of("m:late"), "m");
+  EXPECT_EQ(world.fleet->base_of("m:early"), "");
+  EXPECT_EQ(world.fleet->base_of("m"), "");
+  const auto choose = [&](const std::string& name) {
+    const std::string body = R"({"model":")" + name + R"(","prompt":")" + std::string(2000, 'p') + "\"}";
+    HttpRequest request;
+    return world.fleet->choose(route_ask(request, read_asked(body), 0, world.fleet->base_of(name)), {});
+  };
+  const auto first = choose("m")->worker;
+  const auto late = choose("m:late"), early = choose("m:early");
+  EXPECT_EQ(late->worker, first);
+  EXPECT_EQ(late->reason, "prefix");
+  EXPECT_EQ(early->reason, "miss");
+  for (const auto& worker : world.fleet->workers()) world.fleet->set_models(*worker, {});
+  EXPECT_EQ(world.fleet->base_of("m:late"), "");
 }
 
 TEST(Fleet, FailuresEjectButNeverOverHalf) {

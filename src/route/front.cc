@@ -284,6 +284,7 @@ void Front::workers(const ReplyPtr& reply) const {
                                {"load_tokens", w.load_tokens},
                                {"requests", w.n_requests},
                                {"others_load_tokens", w.others_tokens},
+                               {"unseen_requests", w.unseen_requests},
                                {"requests_total", static_cast<int64_t>(w.n_given)},
                                {"failures_total", static_cast<int64_t>(w.n_failures)}});
   send_json(reply, Json::Object{{"workers", std::move(out)}, {"waiting", context_.waiting.n_waiting()}});

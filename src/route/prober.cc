@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kListEvery = 10;      // of so many probes one asks for the models too
-constexpr size_t kMostBytes = 1 << 20;  // of a list of models
+constexpr size_t kMostBytes = 1 << 20;  // of an answer; a longer one says nothing
 constexpr std::chrono::milliseconds kSweepEvery{100};
 
 // One question, its answer gathered. Io thread.
@@ -22,15 +22,17 @@ class Question final : public UpstreamEvents {
 
   void on_head(UpstreamHead&& head) override { status_ = head.status; }
   bool on_body(std::string_view bytes) override {
-    if (body_.size() + bytes.size() <= kMostBytes) body_ += bytes;
+    is_too_long_ |= body_.size() + bytes.size() > kMostBytes;
+    if (!is_too_long_) body_ += bytes;
     return true;
   }
-  void on_end(const UpstreamError* error) override { done_(status_, body_, error); }
+  void on_end(const UpstreamError* error) override { done_(status_, is_too_long_ ? "" : body_, error); }
 
  private:
   const Done done_;
   int status_ = 0;
   std::string body_;
+  bool is_too_long_ = false;
 };
 
 UpstreamRequest question_for(const Worker& worker, const std::string& path, const RouteContext& context) {
@@ -106,6 +108,7 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
       if (error == nullptr && status == 200) {
         Json::Array found = models_in(body);
         worker->is_ours.store(is_ours(found));
+        worker->tells_load.store(true);
         context.fleet->set_models(*worker, std::move(found));
       }
       ask(worker, false);
@@ -122,6 +125,24 @@ void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
   };
   const std::string path = health_path_.empty() ? worker->is_ours.load() ? "/ready" : "/health" : health_path_;
   ask_upstream(question_for(*worker, path, context), context.probe, std::make_shared<Question>(answered));
+  if (worker->tells_load.load() && !worker->spec.is_local() && !worker->being_weighed.exchange(true)) weigh(worker);
+}
+
+// Who does not say it is asked again when its models are.
+void Prober::weigh(const std::shared_ptr<Worker>& worker) {
+  RouteContext& context = context_;
+  const int64_t n_known = context.fleet->n_known(*worker);
+  const bool ours = worker->is_ours.load();
+  const auto answered = [worker, n_known, ours, &context](int status, const std::string& body,
+                                                          const UpstreamError* error) {
+    std::optional<WorkerWord> word;
+    if (error == nullptr && status == 200) word = ours ? word_of_load(body) : word_of_metrics(body);
+    context.fleet->said(*worker, word, n_known);
+    worker->tells_load.store(word.has_value());
+    worker->being_weighed.store(false);
+  };
+  ask_upstream(question_for(*worker, ours ? "/load" : "/metrics", context), context.probe,
+               std::make_shared<Question>(answered));
 }
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Asks every worker for its health and, less often, for its models; wakes and ends requests that wait for a worker. One
-// thread that only tells io threads what to ask.
+// Asks every worker for its health, what it has to do and, less often, its models; wakes and ends requests that wait
+// for a worker. One thread that only tells io threads what to ask.
 #pragma once
 #include <string>
 
@@ -18,6 +18,7 @@ class Prober {
  private:
   void sweep();
   void ask(const std::shared_ptr<Worker>& worker, bool models);
+  void weigh(const std::shared_ptr<Worker>& worker);
 
   RouteContext& context_;
   Server& server_;

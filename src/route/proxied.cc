@@ -71,7 +71,7 @@ void Proxied::start() {
   context_.counters.requests.add();
   context_.retries.note_request();
   const Asked asked = read_asked(*body_);
-  ask_ = route_ask(request_, asked, asker_.tenant);
+  ask_ = route_ask(request_, asked, asker_.tenant, context_.fleet->base_of(asked.model));
   keep_salt(asked.cache_salt);
   if (asker_.key != nullptr) {
     const int64_t n_tokens = tokens_of_bytes(std::ssize(*body_)) + ask_.answer_tokens;

@@ -40,11 +40,12 @@ Hash128 session_of(uint64_t tenant, std::string_view kind, std::string_view name
   return hash128(name.data(), name.size(), seed);
 }
 
-RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant) {
+RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant, const std::string& base) {
   RouteAsk out;
   if (find_in_path(request, tenant, out)) return out;
   out.model = asked.model;
-  out.blocks = block_names(asked, hash128(asked.model.data(), asked.model.size(), mix64(tenant)).lo);
+  const std::string& whose = base.empty() ? asked.model : base;
+  out.blocks = block_names(asked, hash128(whose.data(), whose.size(), mix64(tenant)).lo);
   out.prompt_tokens = tokens_of_bytes(asked.text_bytes);
   out.answer_tokens = asked.max_tokens > 0 ? std::min(asked.max_tokens, kMostAnswer) : kUsualAnswer;
   const std::string* field = request.header("x-session-id");

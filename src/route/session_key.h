@@ -19,7 +19,8 @@ Hash128 session_of(uint64_t tenant, std::string_view kind, std::string_view name
 inline constexpr std::string_view kResponseKind = "response", kStreamKind = "stream";
 
 // By what the path names, else previous_response_id, prompt_cache_key, X-Session-Id, user; without any of them there is
-// no session, and the key is of the prompt's beginning.
-RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant);
+// no session, and the key is of the prompt's beginning. `base`: the model in whose name that beginning is known, where
+// it is not the one that is asked for.
+RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tenant, const std::string& base = "");
 
 }  // namespace quire

@@ -42,7 +42,8 @@ struct Worker {
   const uint64_t id;  // of the name, not 0
   Counter &n_given, &n_failures;
   std::atomic<int64_t> progressed_ns{0};  // when a byte of an answer of its last came
-  std::atomic<bool> being_probed{false};
+  std::atomic<bool> being_probed{false}, being_weighed{false};
+  std::atomic<bool> tells_load{true};       // false: it was asked for its load and did not say it
   std::atomic<int64_t> silent_until_ns{0};  // about tokens of prompts: it is not asked for them until then
   std::atomic<uint32_t> n_unsaid{0};        // such questions in a row that came to nothing
   std::atomic<uint32_t> n_downs{0};         // how often it went down, or could not be reached
@@ -60,8 +61,12 @@ struct Worker {
   int64_t prefill_tokens = 0, n_decoding = 0;  // as WorkerView has them
   double token_ns = 0;                         // likewise
   WorkerLoad others;                           // what other routers gave it, as they said last
-  Json::Array models;                          // entries of its /v1/models
-  std::vector<uint32_t> model_ids;             // the fleet's numbers of their names
+  // What nobody told us of, by the worker's own word: as it counts, and the means that it is made of; negative: no
+  // word.
+  WorkerLoad unseen;
+  double mean_unseen = -1, mean_unseen_waiting = 0;
+  Json::Array models;               // entries of its /v1/models
+  std::vector<uint32_t> model_ids;  // the fleet's numbers of their names
   bool serves(uint32_t model) const;
 };
 

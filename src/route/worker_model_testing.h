@@ -42,6 +42,7 @@ class WorkerModel {
 
   void enter(const ModelJob& job) { jobs_.push_back(job); }
   bool has_work() const { return !jobs_.empty(); }
+  size_t n_jobs() const { return jobs_.size(); }
   const ModelJob& newest() const { return jobs_.back(); }  // REQUIRES has_work()
   bool in_step() const { return ends_ns_ >= 0; }
   int64_t ends_ns() const { return ends_ns_; }

@@ -2,10 +2,19 @@
 #include <algorithm>
 
 #include "base/utc_time.h"
+#include "serve/adapters.h"
 #include "serve/openai.h"
 
 namespace quire {
 namespace {
+
+// Whether it is an adapter that adds from its invocation on: before that the model's own blocks are used.
+bool is_activated(std::string_view name, const ServeEnv& env) {
+  if (env.adapters == nullptr) return false;
+  const std::string_view own = name.substr(name.rfind(':') + 1);  // all of it where there is no ':'
+  const auto all = env.adapters->all();
+  return std::ranges::any_of(all, [&](const auto& entry) { return entry.name == own && !entry.invocation.empty(); });
+}
 
 void append_model(std::string& out, const std::string& name, const ServeEnv& env) {
   const ServedPrefix* prefix = prefix_of_model(name, env.models, env.prefixes);
@@ -18,6 +27,7 @@ void append_model(std::string& out, const std::string& name, const ServeEnv& env
     const size_t at = name.rfind(':');
     out += ",\"parent\":";
     append_json_string(out, at == std::string::npos ? env.models[0] : name.substr(0, at));
+    if (is_activated(name, env)) out += ",\"activated\":true";
   }
   out += '}';
 }

@@ -101,6 +101,15 @@ ApiResult<Call> slots(const ApiRequest&, const ServeEnv& env) {
   return Answer{.body = Json(std::move(out)).dump()};
 }
 
+// vLLM's name for all; what runs and what waits beside it, which a router asks for.
+ApiResult<Call> load(const ApiRequest&, const ServeEnv& env) {
+  const EngineStats stats = env.engine_stats();
+  return Answer{.body = Json(Json::Object{{"server_load", stats.n_running + stats.n_waiting},
+                                          {"running", stats.n_running},
+                                          {"waiting", stats.n_waiting}})
+                            .dump()};
+}
+
 ApiResult<Call> tokenizer_info(const ApiRequest&, const ServeEnv& env) {
   const TokenizerSpec& spec = env.tokenizer->spec();
   Json out = special_tokens(*env.tokenizer);
@@ -192,6 +201,11 @@ const Api kApi{{
      .parse = &slots,
      .summary = "llama.cpp: the places for sequences, and which are taken",
      .part = "slots"},
+    {.method = "GET",
+     .path = "/load",
+     .quick = true,
+     .parse = &load,
+     .summary = "vLLM: how many sequences run and wait"},
     {.method = "GET",
      .path = "/tokenizer_info",
      .quick = true,
