@@ -240,7 +240,9 @@ Result<std::vector<LocalModel>> LocalModelSource::read() {
   lost = std::move(losing);
   for (LocalModel& model : all) {
     const auto at = own.find(model.name);
-    model.command = serve_command(model, at != own.end() ? at->second : arguments, keys);
+    const std::vector<std::string>& given = at != own.end() ? at->second : arguments;
+    model.command = serve_command(model, given, keys);
+    model.variants = variants_of(given);
   }
   return all;
 }
@@ -287,6 +289,17 @@ Result<std::vector<std::vector<std::string>>> model_arguments(const std::vector<
     one.insert(one.end(), given.begin(), given.end());
   }
   return own;
+}
+
+std::vector<std::string> variants_of(const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  for (const std::string& argument : arguments)
+    for (const std::string_view option : {"--prefix=", "--lora="}) {
+      if (!argument.starts_with(option)) continue;
+      const std::string given = argument.substr(option.size());
+      out.push_back(given.substr(0, given.find('=')));
+    }
+  return out;
 }
 
 ChildSpec serve_command(const LocalModel& model,

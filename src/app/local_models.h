@@ -58,6 +58,9 @@ Result<std::vector<std::vector<std::string>>> model_arguments(const std::vector<
                                                               const std::vector<LocalModel>& models,
                                                               const std::vector<std::string>& of_all);
 
+// The names behind `--prefix=NAME=…` and `--lora=NAME=…` among them.
+std::vector<std::string> variants_of(const std::vector<std::string>& arguments);
+
 // `quire serve` with these arguments, on a free port of this machine, for clients with these keys (their limits are
 // asked elsewhere); nothing of our environment that begins with QUIRE_ counts for it.
 ChildSpec serve_command(const LocalModel& model,

@@ -207,6 +207,12 @@ TEST(ModelArguments, AreOfOneModelAndGoBeforeThoseOfAll) {
   EXPECT_THAT(model_arguments({"c=ctxx=3"}, models, all).error().message, HasSubstr("did you mean ctx?"));
 }
 
+TEST(ModelArguments, NamePrefixesAndAdapters) {
+  EXPECT_THAT(variants_of({"--ctx=1", "--prefix=radio=/a/b=c", "--lora=pirate=/x", "--no-prefix-cache"}),
+              ElementsAre("radio", "pirate"));
+  EXPECT_THAT(variants_of({}), ElementsAre());
+}
+
 TEST(ServeCommand, KeysGoInByHashAndOurVariablesDoNot) {
   ::setenv("QUIRE_PORT", "1", 1);
   LocalModel model;

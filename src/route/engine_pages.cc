@@ -24,9 +24,9 @@ Json details_of(const LocalModelState& model) {
                       {"families", Json::Array{}}, {"parameter_size", ""},   {"quantization_level", ""}};
 }
 
-Json tag_of(const LocalModelState& model) {
-  return Json::Object{{"name", model.name},  {"model", model.name}, {"modified_at", utc_time(model.modified_s)},
-                      {"size", model.bytes}, {"digest", ""},        {"details", details_of(model)}};
+Json tag_of(const LocalModelState& model, const std::string& name) {
+  return Json::Object{{"name", name},        {"model", name}, {"modified_at", utc_time(model.modified_s)},
+                      {"size", model.bytes}, {"digest", ""},  {"details", details_of(model)}};
 }
 
 }  // namespace
@@ -48,6 +48,13 @@ Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array
     if (at != listed.end()) listed.erase(at);
     entry.set("status", status_of(model));
     out.push_back(std::move(entry));
+    for (const std::string& variant : model.variants)
+      out.push_back(Json::Object{{"id", model.name + ":" + variant},
+                                 {"object", "model"},
+                                 {"created", model.modified_s},
+                                 {"owned_by", "quire"},
+                                 {"parent", model.name},
+                                 {"status", status_of(model)}});
   }
   std::move(listed.begin(), listed.end(), std::back_inserter(out));
   return out;
@@ -55,8 +62,11 @@ Json::Array model_entries(const std::vector<LocalModelState>& local, Json::Array
 
 Json::Array tag_entries(const std::vector<LocalModelState>& local) {
   Json::Array out;
-  for (const LocalModelState& model : local)
-    if (!model.gone) out.push_back(tag_of(model));
+  for (const LocalModelState& model : local) {
+    if (model.gone) continue;
+    out.push_back(tag_of(model, model.name));
+    for (const std::string& variant : model.variants) out.push_back(tag_of(model, model.name + ":" + variant));
+  }
   return out;
 }
 
@@ -76,7 +86,7 @@ Json::Array ps_entries(const std::vector<LocalModelState>& local, int64_t now_s)
   Json::Array out;
   for (const LocalModelState& model : local) {
     if (model.state != EngineState::on) continue;
-    Json entry = tag_of(model);
+    Json entry = tag_of(model, model.name);
     entry.set("expires_at",
               model.expires_ms == kKeepForever ? kLastUtcTime : utc_time(now_s + model.expires_ms / 1000));
     entry.set("size_vram", 0);

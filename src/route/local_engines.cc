@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 constexpr int kSoonMs = 5, kTickMs = 200;
-constexpr std::string_view kListening = "listening on ", kLatest = ":latest";
+constexpr std::string_view kListening = "listening on ", kLatest = "latest";
 
 struct LogLine {
   LogLevel level = LogLevel::info;
@@ -149,8 +149,14 @@ const std::string& LocalEngines::name(size_t model) const {
 std::optional<size_t> LocalEngines::find(std::string_view wanted) const {
   const std::lock_guard lock(mu_);
   auto at = places_.find(wanted);
-  if (at == places_.end() && wanted.ends_with(kLatest))
-    at = places_.find(wanted.substr(0, wanted.size() - kLatest.size()));
+  if (const size_t colon = wanted.rfind(':'); at == places_.end() && colon != std::string_view::npos) {
+    at = places_.find(wanted.substr(0, colon));
+    const std::string_view behind = wanted.substr(colon + 1);
+    if (at != places_.end() && behind != kLatest) {
+      const std::vector<std::string>& variants = slots_[at->second].model.variants;
+      if (std::ranges::find(variants, behind) == variants.end()) return std::nullopt;
+    }
+  }
   if (at == places_.end() || table_.models()[at->second].gone) return std::nullopt;
   return at->second;
 }
@@ -225,7 +231,8 @@ LocalModelState LocalEngines::state_of(size_t model, int64_t now_ns) const {  //
   const int64_t until = table_.idle_until_ns(model);
   int64_t expires = until == kKeepForever ? kKeepForever : std::max<int64_t>(0, (until - now_ns) / kNsPerMs);
   if (m.n_users > 0) expires = m.keep_alive_ms;
-  return {what.name, what.format, m.failure, what.bytes, what.modified_s, m.state, expires, m.gone, what.shown};
+  return {what.name, what.format, m.failure, what.bytes, what.modified_s,
+          m.state,   expires,     m.gone,    what.shown, what.variants};
 }
 
 LocalModelState LocalEngines::state(size_t model) const {

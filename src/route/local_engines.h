@@ -33,6 +33,8 @@ struct LocalModel {
   std::string path;        // nobody but the log is told of it
   std::string no_room;     // words of its last line where memory was what it had not enough of; empty: it has none
   std::string shown = {};  // what /api/show says of it, JSON; empty: nothing is known
+  // Its learned prefixes and adapters, which are asked for as NAME:VARIANT.
+  std::vector<std::string> variants = {};
 };
 
 struct LocalOptions {
@@ -55,6 +57,7 @@ struct LocalModelState {
   int64_t expires_ms = kKeepForever;  // from now, where nobody asks it
   bool gone = false;                  // its file is: it is in no list of what may be asked for
   std::string shown = {};
+  std::vector<std::string> variants = {};
 };
 
 class LocalEngines;
@@ -116,7 +119,7 @@ class LocalEngines {
 
   size_t n_models() const;  // whose files are there
   const std::string& name(size_t model) const;
-  // By its name, or that with ":latest" behind it; none whose file is gone.
+  // By its name, or that with ":latest" or one of its variants behind ':'; none whose file is gone.
   std::optional<size_t> find(std::string_view name) const;
   // One that runs, the last used of several, else the first by name: for pages that belong to none. None: there is no
   // model.

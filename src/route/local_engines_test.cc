@@ -144,6 +144,22 @@ TEST(LocalEngines, TheFirstRequestStartsItAllAreListedAndItEndsWithTheRouter) {
   EXPECT_TRUE(is_gone(pid));
 }
 
+TEST(LocalEngines, LearnedPrefixesAndAdaptersAreAskedForByTheirNamesBehindTheModels) {
+  Backend one("one");
+  LocalModel with = model("one", listener(one.port()));
+  with.variants = {"radio", "pirate"};
+  const Router router({with, model("two", listener(one.port()))});
+  EXPECT_TRUE(router.is("one:radio", "unloaded"));
+  EXPECT_NE(router.ask("GET", "/api/tags").body.find("\"name\":\"one:pirate\""), std::string::npos);
+  const HttpResponse answer = router.complete("one:radio");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(*answer.header("x-quire-worker"), "one");
+  EXPECT_TRUE(router.is("one:pirate", "loaded"));
+  EXPECT_EQ(router.ask("GET", "/api/ps").body.find("one:radio"), std::string::npos);
+  for (const char* unknown : {"two:radio", "one:other", "one:", "one:radio:radio", "radio", ":radio"})
+    EXPECT_EQ(router.complete(unknown).status, 404) << unknown;
+}
+
 TEST(LocalEngines, ModelsComeAndGoWithTheirFiles) {
   Backend one("one"), two("two");
   one.delay_ms = 200;

@@ -124,6 +124,24 @@ class RouteModels(unittest.TestCase):
         self.assertTrue(eventually(lambda: router.loaded() == [] and not children(router.process.pid)))
         self.ask(router, chat(ONE))
 
+    def test_learned_prefixes_and_adapters_have_names(self):
+        radio, pirate = (os.path.join(ROOT, 'models', 'adapters', name) for name in ('radio', 'pirate'))
+        options = (f'prefix=radio={radio}', f'lora=pirate={pirate}')
+        router = self.route(*(part for option in options for part in ('--model-option', f'{ONE}={option}')), names=(ONE, TWO))
+        listed = {m['id']: m.get('parent') for m in router.get('/v1/models')[2]['data']}
+        self.assertEqual(listed, {ONE: None, TWO: None, f'{ONE}:radio': ONE, f'{ONE}:pirate': ONE})
+        server = Server('--threads', '1', '--ctx', '512', '--name', ONE, *('--' + option for option in options), path=path_of(ONE))
+        self.addCleanup(server.stop)
+        texts = set()
+        for name in (ONE, f'{ONE}:radio', f'{ONE}:pirate'):
+            answer, headers = self.ask(router, chat(name))
+            self.assertEqual((answer['model'], headers['x-quire-worker']), (name, ONE))
+            self.assertEqual(text_of(answer), text_of(server.post('/v1/chat/completions', chat(name))[2]))
+            texts.add(text_of(answer))
+        self.assertEqual(len(texts), 3)
+        self.assertEqual({m['id'] for m in router.get('/v1/models')[2]['data']}, set(listed))  # once it is loaded, too
+        self.assertEqual(router.post('/v1/chat/completions', chat(f'{TWO}:radio'))[0], 404)
+
     def test_a_running_answer_is_never_cut_by_its_time(self):
         router = self.route('--keep-alive', '0')
         body = chat(ONE, max_tokens=200, ignore_eos=True)

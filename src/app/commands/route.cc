@@ -70,6 +70,7 @@ Status check_local(Args& args) {
   if (!own) return error_within("--model-option", std::move(own).error());
   for (size_t i = 0; i < local.models.size(); ++i) {
     local.models[i].command = serve_command(local.models[i], (*own)[i], args.route.keys);
+    local.models[i].variants = variants_of((*own)[i]);
     source.own.emplace(local.models[i].name, std::move((*own)[i]));
   }
   source.arguments = std::move(*arguments);
