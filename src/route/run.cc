@@ -132,6 +132,16 @@ class RouteServerImpl final : public RouteServer {
         found_ = found;
         set_all();
       });
+    if (!options.services.empty()) {
+      const auto changed = [this](const auto& found) {
+        const std::lock_guard lock(mu_);
+        pods_ = found;
+        set_all();
+      };
+      auto kube = KubeDiscovery::start(*server_, options.services, options.kube_api, changed);
+      if (!kube) return error_within("--discover", std::move(kube).error());
+      kube_ = std::move(*kube);
+    }
     return {};
   }
 
@@ -168,6 +178,7 @@ class RouteServerImpl final : public RouteServer {
   void set_all() {  // REQUIRES mu_
     std::vector<WorkerSpec> all = remote_;
     all.insert(all.end(), found_.begin(), found_.end());
+    all.insert(all.end(), pods_.begin(), pods_.end());
     all.insert(all.end(), local_.begin(), local_.end());
     fleet_->set_workers(all);
   }
@@ -176,7 +187,7 @@ class RouteServerImpl final : public RouteServer {
   const RouteLimits limits_;
   const std::shared_ptr<Fleet> fleet_;
   std::mutex mu_;
-  std::vector<WorkerSpec> remote_, found_, local_;  // guarded by mu_
+  std::vector<WorkerSpec> remote_, found_, pods_, local_;  // guarded by mu_
   const std::unique_ptr<LocalEngines> engines_;  // outlives the requests that hold its leases; stop() ends its thread
   RouteContext context_;
   Front front_;
@@ -184,6 +195,7 @@ class RouteServerImpl final : public RouteServer {
   std::unique_ptr<Server> server_, admin_;                                 // their threads call the front
   std::unique_ptr<SharedLoads> shared_loads_;                              // null: no directory
   std::unique_ptr<Discovery> discovery_;
+  std::unique_ptr<KubeDiscovery> kube_;
   std::unique_ptr<KvFeeds> kv_feeds_;        // null: nobody listens
   std::unique_ptr<ModelWatch> model_watch_;  // null: what models there are stays, and nothing is read of them
   std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before

@@ -9,6 +9,7 @@
 #include "http/door_options.h"
 #include "route/directory.h"
 #include "route/event_place.h"
+#include "route/kube_discovery.h"
 #include "route/limits.h"
 #include "route/local_engines.h"
 #include "route/worker.h"
@@ -16,15 +17,17 @@
 namespace quire {
 
 struct RouteOptions : DoorOptions {
-  std::vector<WorkerSpec> workers;  // may be empty: set_workers() brings them
-  std::vector<WorkerSpec> names;    // whose host is a name: every address of it is a worker (discovery.h)
-  std::string policy = "prefix";    // of route/policies
-  std::string worker_key;           // what workers are sent instead of the clients' keys; empty: theirs
-  std::string worker_ca;            // PEM file: who is trusted over TLS; empty: whom this machine trusts
-  std::vector<EventPlace> events;   // where workers publish KV events; empty: nobody listens to them
-  std::string health_path;          // of a worker: good below 500; empty: /ready of ours, /health of others
-  DirectoryOptions directory;       // no host: none
-  LocalOptions local;               // engines of this machine, by model; their times and queue are of `limits`
+  std::vector<WorkerSpec> workers;    // may be empty: set_workers() brings them
+  std::vector<WorkerSpec> names;      // whose host is a name: every address of it is a worker (discovery.h)
+  std::vector<KubeService> services;  // every pod of these that is ready is a worker (kube_discovery.h)
+  KubeApi kube_api;                   // who is asked for them
+  std::string policy = "prefix";      // of route/policies
+  std::string worker_key;             // what workers are sent instead of the clients' keys; empty: theirs
+  std::string worker_ca;              // PEM file: who is trusted over TLS; empty: whom this machine trusts
+  std::vector<EventPlace> events;     // where workers publish KV events; empty: nobody listens to them
+  std::string health_path;            // of a worker: good below 500; empty: /ready of ours, /health of others
+  DirectoryOptions directory;         // no host: none
+  LocalOptions local;                 // engines of this machine, by model; their times and queue are of `limits`
   RouteLimits limits;
 };
 

@@ -34,7 +34,7 @@ TEXTS = {
     '--chat-template': ('{{',), '--chat-template-file': (NOWHERE,), '--chat-template-kwargs': ('x', '[]'), '--tool-format': ('x',),
     '--host': None, '--allow-host': None, '--name': None, '--alias': None, '--kv-disk': None, '--record': None,
     'route --policy': ('x', ''), '--worker': ('ftp://h', 'https://', 'http://', 'http://h:99999', ''),
-    '--discover': ('ftp://h', 'http://', 'http://h:99999', ''), '--model-option': ('x', '', 'a=x'), '--keep-alive': ('x', '1x', ''),
+    '--discover': ('ftp://h', 'http://', 'http://h:99999', '', 'kubernetes://', 'kubernetes://A', 'kubernetes://a:0'), '--model-option': ('x', '', 'a=x'), '--keep-alive': ('x', '1x', ''),
     '--local-models': (NOWHERE,), '--local-model': ('x', ''), '--model-memory': SIZES, '--serve-option': ('x', ''), '--directory': ('x',), '--directory-ca': (NOWHERE,), '--directory-cert': (NOWHERE,), '--directory-key': (NOWHERE,),
     '--worker-events': ('x', '70000', '5557,x', 'http://h:1=x', 'http://h:1=5557', ''), '--worker-key': None, '--worker-ca': (NOWHERE,), '--health-path': ('x',),
     '--prompt': None, '--prompt-file': None, '--tokens': None, '--text': None, '--nll': None, '--kl-base': None, '--kl-base-out': None,

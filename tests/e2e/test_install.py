@@ -79,10 +79,35 @@ class Manifests(unittest.TestCase):
         reason = missing('PyYAML>=6', module='yaml')
         if reason:
             raise unittest.SkipTest(reason)
+        router = os.path.join(DEPLOY, 'kubernetes', 'router.yaml')
+        files = sorted(set(glob.glob(os.path.join(DEPLOY, 'kubernetes', '*.yaml'))) - {router})
+        cls.documents, cls.router = cls.read(files), cls.read([router])
+
+    @staticmethod
+    def read(files):
+        """{kind: document}"""
         script = 'import sys, json, yaml\nprint(json.dumps([d for p in sys.argv[1:] for d in yaml.safe_load_all(open(p))]))'
-        files = sorted(glob.glob(os.path.join(DEPLOY, 'kubernetes', '*.yaml')))
         done = subprocess.run([PYTHON, '-c', script, *files], capture_output=True, text=True, check=True)
-        cls.documents = {d['kind']: d for d in json.loads(done.stdout)}
+        return {d['kind']: d for d in json.loads(done.stdout)}
+
+    def test_the_router_may_watch_what_it_discovers(self):
+        pod = self.router['Deployment']['spec']['template']['spec']
+        account = self.router['ServiceAccount']['metadata']['name']
+        self.assertEqual(pod['serviceAccountName'], account)
+        self.assertEqual([s['name'] for s in self.router['RoleBinding']['subjects']], [account])
+        self.assertEqual(self.router['RoleBinding']['roleRef']['name'], self.router['Role']['metadata']['name'])
+        self.assertEqual(self.router['Role']['rules'],
+                         [{'apiGroups': ['discovery.k8s.io'], 'resources': ['endpointslices'], 'verbs': ['list', 'watch']}])
+        args = pod['containers'][0]['args']
+        service, port = args[args.index('--discover') + 1].removeprefix('kubernetes://').split(':')
+        self.assertEqual(service, self.documents['Service']['metadata']['name'])
+        self.assertIn(port, [p['name'] for p in self.documents['Service']['spec']['ports']])
+        labels = self.router['Deployment']['spec']['template']['metadata']['labels']
+        self.assertEqual(self.router['Service']['spec']['selector'], labels)
+        self.assertNotEqual(labels, self.documents['Service']['spec']['selector'])
+        with open(os.path.join(ROOT, 'docs', 'options.md'), encoding='utf-8') as f:
+            known = set(re.findall(r'`(--[a-z-]+)`', f.read()))
+        self.assertEqual({a for a in args if a.startswith('--')} - known, set())
 
     def test_the_pod_drains_and_is_probed(self):
         pod = self.documents['Deployment']['spec']['template']['spec']

@@ -111,9 +111,20 @@ Status check(Args& args) {
     args.route.workers.push_back(std::move(*worker));
   }
   for (const std::string& url : args.discover) {
+    if (url.starts_with(kKubeScheme)) {
+      auto service = parse_kube_service(url);
+      if (!service) return error_within("--discover", std::move(service).error());
+      args.route.services.push_back(std::move(*service));
+      continue;
+    }
     auto name = parse_worker(url);
     if (!name) return error_within("--discover", std::move(name).error());
     args.route.names.push_back(std::move(*name));
+  }
+  if (!args.route.services.empty()) {
+    auto api = kube_api_of_pod();
+    if (!api) return error_within("--discover", std::move(api).error());
+    args.route.kube_api = std::move(*api);
   }
   for (const std::string& text : args.events) {
     auto place = parse_event_place(text);
@@ -180,7 +191,8 @@ QR_REGISTER(Command,
                           "a server to send requests to, http://HOST:PORT or https://HOST:PORT; may be repeated");
                       line.option("--discover", args->discover,
                                   "http://NAME:PORT or https://NAME:PORT: every address that this name has is such a "
-                                  "server, also those that it gets later; may be repeated");
+                                  "server, also those that it gets later; kubernetes://[NAMESPACE/]SERVICE[:PORT]: "
+                                  "every pod of the service that is ready; may be repeated");
                       line.option("--worker-events", args->events,
                                   "[WORKER=]EVENTS[,REPLAY]: where a worker publishes KV events and is asked for those "
                                   "that were missed (`quire serve --kv-events`, vLLM), each PORT of the worker, "
