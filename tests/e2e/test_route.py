@@ -174,6 +174,26 @@ class Route(unittest.TestCase):
         self.assertTrue(eventually(lambda: all(w['load_tokens'] == w['requests'] == 0
                                                for w in self.router.workers().values())))
 
+    def test_what_a_worker_was_given_past_the_router_is_its_load_too(self):
+        router = Router([w.url for w in self.workers], '--policy', 'least_load', '--limit', 'probe_ms=100')
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(4))
+        busy, name = self.workers[0], self.workers[0].url[len('http://'):]
+        body = json.dumps({'prompt': 'Once', 'max_tokens': 7000, 'ignore_eos': True, 'stream': True})
+        streams = []
+        for _ in range(3):
+            streams.append(busy.connect())
+            streams[-1].request('POST', '/v1/completions', body, {'Content-Type': 'application/json'})
+            streams[-1].getresponse().readline()
+        self.assertEqual(busy.get('/load')[2], {'server_load': 3, 'running': 3, 'waiting': 0})
+        self.assertTrue(eventually(lambda: router.workers()[name]['unseen_requests'] == 3), router.workers())
+        for i in range(6):
+            self.assertNotEqual(router.post('/v1/completions', {'prompt': f'{i}', 'max_tokens': 1})[1]['x-quire-worker'], name)
+        for stream in streams:
+            stream.sock.close()
+            stream.close()
+        self.assertTrue(eventually(lambda: all(w['unseen_requests'] == 0 for w in router.workers().values())))
+
     def test_what_is_listed_and_what_is_not_passed_on(self):
         models = self.router.get('/v1/models')[2]
         self.assertEqual([m['id'] for m in models['data']],
