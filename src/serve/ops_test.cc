@@ -18,6 +18,7 @@ TEST(Ops, HealthVersionModels) {
   EXPECT_EQ(s.get("/health").status, 200);
   EXPECT_EQ(s.get("/ready").body, R"({"status":"ok"})");
   EXPECT_EQ(text_at(json_at(parse_json(s.get("/version").body), "version")), QR_VERSION);
+  EXPECT_EQ(s.get("/load").body, R"({"server_load":0,"running":0,"waiting":0})");
   const Json list = parse_json(s.get("/v1/models").body);
   EXPECT_EQ(text_at(json_at(list, "object")), "list");
   EXPECT_EQ(text_at(json_at(list, "data", 1, "id")), "also/tiny");
