@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # A router while its workers die: four servers, 24 clients of whom some leave at random, and every second or so one server
-# is killed and started again. Not part of the tests: it takes as long as it is told to (--seconds). Exit code 1 when
-# a request is lost before its first byte, a stream ends without a word, or a load is left charged in the end.
+# is killed and started again. Not part of the tests: it takes as long as it is told to (--seconds, or --kills). Exit code 1 when
+# a request is lost before its first byte, a stream ends without a word, an answer has another text than it has undisturbed, or a
+# load is left charged in the end.
 #   QUIRE_BIN=build/release/quire python3 tests/route_soak.py --seconds 60
 import argparse
 import collections
@@ -14,9 +15,32 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'e2e'))
-from quire_server import Router, binary, eventually, model  # noqa: E402
+from quire_server import Router, Server, binary, eventually, model  # noqa: E402
 
-N_WORKERS, N_CLIENTS = 4, 24
+N_WORKERS, N_CLIENTS, N_TEXTS = 4, 24, 5
+
+
+def body_of(client, text, stream):
+    words = f'client {client} says {text} things about the fox. ' * 5
+    named = {'user': f'u{client}'} if client % 2 else {}
+    return {'messages': [{'role': 'user', 'content': words}], 'max_tokens': 30, 'seed': client, 'ignore_eos': True,
+            'stream': stream, **named}
+
+
+def undisturbed():
+    """{(client, text): what a server alone answers}"""
+    server = Server('--threads', '1')
+    try:
+        return {(client, text): server.post('/v1/chat/completions', body_of(client, text, False))[2]['choices'][0]['message']['content']
+                for client in range(N_CLIENTS) for text in range(N_TEXTS)}
+    finally:
+        server.stop()
+
+
+def text_of(raw):
+    """Of a stream's bytes."""
+    events = [json.loads(event[6:]) for event in raw.split(b'\n\n') if event.startswith(b'data: {')]
+    return ''.join(choice['delta'].get('content') or '' for event in events for choice in event['choices'])
 
 
 class Worker:
@@ -39,35 +63,30 @@ class Worker:
 
 
 class Client:
-    """Asks until the time is over; counts what becomes of it."""
+    """Asks until it is told to stop; counts what becomes of it."""
 
-    def __init__(self, router, number, until):
-        self.router, self.number, self.until = router, number, until
+    def __init__(self, router, number, expected, over):
+        self.router, self.number, self.expected, self.over = router, number, expected, over
         self.rng = random.Random(number)
         self.counts, self.seconds = collections.Counter(), []
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
-    def body(self, turn, stream):
-        text = f'client {self.number} says {turn % 5} things about the fox. ' * 5
-        named = {'user': f'u{self.number}'} if self.number % 2 else {}
-        return {'messages': [{'role': 'user', 'content': text}], 'max_tokens': 30, 'seed': self.number, 'ignore_eos': True,
-                'stream': stream, **named}
-
     def run(self):
         turn = 0
-        while time.monotonic() < self.until:
+        while not self.over.is_set():
             turn += 1
             begun = time.monotonic()
             try:
-                what = self.ask(self.body(turn, self.rng.random() < 0.5), leaves=self.rng.random())
+                what = self.ask(turn % N_TEXTS, self.rng.random() < 0.5, leaves=self.rng.random())
             except OSError as error:
                 what = f'lost: {error}'
             self.counts[what] += 1
             if not what.startswith('left'):
                 self.seconds.append(time.monotonic() - begun)
 
-    def ask(self, body, leaves):
+    def ask(self, text, stream, leaves):
+        body, expected = body_of(self.number, text, stream), self.expected[self.number, text]
         connection = self.router.connect(timeout=60)
         try:
             connection.request('POST', '/v1/chat/completions', json.dumps(body), {'Content-Type': 'application/json'})
@@ -82,31 +101,35 @@ class Client:
             connection.close()
         if response.status != 200:
             return f'lost: {response.status} {raw[:200].decode()}'
-        if not body['stream']:
-            return 'whole'
+        if not stream:
+            return 'whole' if json.loads(raw)['choices'][0]['message']['content'] == expected else 'lost: another answer'
         if raw.endswith(b'data: [DONE]\n\n'):
-            return 'streamed'
+            return 'streamed' if text_of(raw) == expected else 'lost: another stream'
         return 'streamed, ended by an error event' if b'event: error\n' in raw else 'lost: a stream without an end'
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--seconds', type=float, default=60)
-    seconds = parser.parse_args().seconds
+    parser.add_argument('--kills', type=int, default=0, help='in place of --seconds: until so many workers were killed')
+    args = parser.parse_args()
+    expected, over = undisturbed(), threading.Event()
     workers = [Worker() for _ in range(N_WORKERS)]
     router = Router([w.url for w in workers], '--io-threads', '2')
     rng, n_killed = random.Random(1), 0
     try:
         assert router.wait_for(N_WORKERS), 'the workers do not come up'
-        until = time.monotonic() + seconds
-        clients = [Client(router, i, until) for i in range(N_CLIENTS)]
-        while time.monotonic() < until - 3:
+        until = time.monotonic() + args.seconds - 3
+        clients = [Client(router, i, expected, over) for i in range(N_CLIENTS)]
+        while n_killed < args.kills if args.kills else time.monotonic() < until:
             time.sleep(rng.uniform(0.5, 1.5))
             worker = rng.choice(workers)
             worker.kill()
             n_killed += 1
             time.sleep(rng.uniform(0, 1))
             worker.start()
+        time.sleep(3)
+        over.set()
         for client in clients:
             client.thread.join()
         counts = sum((client.counts for client in clients), collections.Counter())

@@ -104,6 +104,22 @@ TEST(FleetModel, ByTheWorkersWordRoutersSeeWhatOthersGave) {
   }
 }
 
+// A thousand a second that begin alike: who had the beginning first is not given them all.
+TEST(FleetModel, ABeginningThatAllAskForOverloadsNobody) {
+  std::vector<ModelRequest> trace(4'000);
+  for (size_t i = 0; i < trace.size(); ++i)
+    trace[i] = {static_cast<int64_t>(i) * 1'000'000, 3 * kModelBlock + 7, 20 + static_cast<int64_t>(i % 5), {1, 2, 3}};
+  ModelFleet how;
+  how.measures = true;
+  for (const char* policy : {"prefix", "predicted", "hash"}) {
+    const FleetResult result = run(policy, how, trace);
+    EXPECT_EQ(result.n_done, std::ssize(trace)) << policy;
+    EXPECT_GE(result.within, 0.9) << policy;  // of sixteen looks
+    EXPECT_LT(result.busiest, 1.3) << policy;
+    EXPECT_GT(result.cached, 0.95) << policy;
+  }
+}
+
 TEST(FleetModel, NothingIsLostWhereAWorkerDies) {
   ModelFleet how;
   const auto trace = dialogues(31, 8, kApartNs);

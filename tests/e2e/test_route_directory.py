@@ -73,6 +73,25 @@ class SharedDirectory(unittest.TestCase):
                 self.assertFalse(any('pw@' in line for line in router.log))
                 router.stop()
 
+    def test_a_full_one_costs_no_request_and_no_dialogue_its_worker(self):
+        redis = Redis('--maxmemory', '1', '--maxmemory-policy', 'noeviction')
+        redis.start()
+        self.addCleanup(redis.kill)
+        fakes = [FakeWorker(lambda c: c.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')) for _ in range(4)]
+        for fake in fakes:
+            self.addCleanup(fake.close)
+        router = Router([fake.url for fake in fakes], '--policy', 'round_robin', '--directory', redis.url)
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(4))
+        self.assertTrue(eventually(lambda: router.metric('quire_directory_up') == 1))
+        homes = {}
+        for i in range(60):
+            status, headers, _ = router.post('/v1/completions', {'prompt': 'x', 'user': f's{i % 12}'})
+            self.assertEqual(status, 200)
+            self.assertEqual(homes.setdefault(i % 12, headers['x-quire-worker']), headers['x-quire-worker'])
+        self.assertTrue(eventually(lambda: router.metric('quire_directory_errors_total') >= 12))
+        self.assertEqual(router.metric('quire_directory_up'), 1)
+
     def known_to_all(self, redis, *more):
         redis.start()
         self.addCleanup(redis.kill)
