@@ -9,7 +9,8 @@ import tempfile
 import threading
 import unittest
 
-from quire_server import Server, eventually, model, quire
+from quire_server import Server, certificate, eventually, model, quire
+from test_route_directory import Redis as DirectoryRedis
 
 TEXT = '/v1/completions'
 PASSWORD = 'sesame-1'
@@ -106,6 +107,21 @@ class RemoteTier(unittest.TestCase):
         status, _, answer = other.post(TEXT, body(0))
         self.assertEqual(status, 200)
         self.assertEqual(answer['usage']['prompt_tokens_details']['cached_tokens'], 0)
+
+    @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
+    def test_over_tls_it_is_the_same(self):
+        cert, key = certificate(self.root, 'IP:127.0.0.1')
+        redis = DirectoryRedis('--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', cert, tls=True)
+        redis.start()
+        self.addCleanup(redis.kill)
+        options = ('--kv-remote', redis.url, '--kv-remote-ca', cert, '--kv-remote-cert', cert, '--kv-remote-key', key)
+        for found in (0, 1):
+            server = Server(*options)
+            self.addCleanup(server.stop)
+            self.assertTrue(eventually(lambda: server.metric('quire_kv_tier_up') == 1), ''.join(server.log))
+            for i in range(3):
+                self.assertEqual(self.ask(server, i) > 0, found == 1)
+            self.assertTrue(found or eventually(lambda: server.metric('quire_kv_tier_written_blocks_total') >= 27, timeout=60))
 
     def a_key(self, redis):
         with socket.create_connection(('127.0.0.1', redis.port), timeout=20) as connection:
