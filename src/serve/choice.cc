@@ -52,7 +52,7 @@ Choice::Choice(const ChoiceSetup& setup)
       channel_(setup.channel_bytes, *setup.held),
       tokenizer_(*setup.tokenizer),
       splits_(setup.reasoning != ReasoningForm::Kind::none || setup.calls != nullptr),
-      parser_(setup.reasoning, setup.reasoning_open, setup.calls),
+      parser_(setup.reasoning, setup.reasoning_open, setup.calls, setup.document),
       parses_(parser_),
       text_(*setup.tokenizer, setup.text),
       echo_(setup.echo) {

@@ -48,6 +48,7 @@ struct ChoiceSetup {
   bool gathers = false;      // the text is told as a whole
   ReasoningForm::Kind reasoning = ReasoningForm::Kind::none;
   bool reasoning_open = false;
+  bool document = false;
   std::shared_ptr<const CallRules> calls;
 };
 

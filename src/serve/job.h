@@ -45,6 +45,8 @@ struct Job {
   bool thinks_open = false;                                   // likewise
   bool thinks_over = false;                                   // the prompts have ended it
   std::shared_ptr<const CallRules> calls;                     // likewise taken out; null: there are none
+  // A grammar holds what is left of the answer, or what may come instead of calls.
+  bool document = false;
   AnswerName name;
   Handover handover;
   bool stream = false;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "serve/call_plans.h"
+#include "serve/document_edges.h"
 #include "text/chat_messages.h"
 #include "text/chat_prompt.h"
 #include "text/stop_strings.h"
@@ -291,8 +292,17 @@ static ApiResult<void> check_begun(const ChatOptions& options, const ServeEnv& e
                                   "a tool that has to be called)"));
 }
 
+// Of a document: it is read as its grammar has it. Where thoughts stay in the text, nobody sees where it begins.
+static void read_document(const ServeEnv& env, bool splits, Job& job) {
+  const bool in_channels = job.calls != nullptr && job.calls->form->channels;  // whose grammar has all of them
+  const ReasoningForm::Kind before = in_channels ? env.reasoning.kind : job.thinks;
+  job.document = splits || before == ReasoningForm::Kind::none;
+  if (splits) job.reasoning = before;
+}
+
 ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, const ServeEnv& env, Job& job) {
   QR_TRY_VOID(check_begun(options, env, job));
+  const bool wants_document = job.generation.grammar.has_value();
   QR_TRY(ChatPrompt prompt, render_chat(std::move(messages), options, env));
   const bool is_begun = !options.begun.empty();
   job.thinks_open = !is_begun && opens_reasoning(env.reasoning.kind, prompt.text);
@@ -310,7 +320,10 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
     job.reasoning_open = job.thinks_open;
   }
   if (env.reasoning.hidden && (splits || sections)) job.generation.skip_special = false;
-  if (options.tools != nullptr && options.tools->given()) {
+  const bool calls = options.tools != nullptr && options.tools->given();
+  if (wants_document)
+    QR_TRY_VOID(keep_from_marks(job.thinks, calls ? env.tools.form : nullptr, *job.generation.grammar));
+  if (calls) {
     QR_TRY(const std::shared_ptr<const CallPlan> plan,
            env.call_plans->get(*options.tools, env.tools, std::move(job.generation.grammar)));
     job.generation.grammar = plan->wanted;
@@ -321,6 +334,7 @@ ApiResult<std::string_view> add_chat(Json messages, const ChatOptions& options, 
     job.calls = plan->rules;
     if (env.hidden_calls) job.generation.skip_special = false;
   }
+  if (wants_document && (job.calls == nullptr || job.calls->or_document)) read_document(env, splits, job);
   job.prompts.push_back(std::move(prompt.tokens));
   job.prompt_field = "messages";
   return add_plain_stop(env, job.generation);

@@ -189,6 +189,7 @@ void Session::start(Job&& job) {
   setup.prompt_only = g.prompt_only;
   setup.reasoning = job_.reasoning;
   setup.reasoning_open = job_.reasoning_open;
+  setup.document = job_.document;
   setup.calls = job_.calls;
   setup.notify_every = job_.stream ? 1 : kWholeEvery;
   for (size_t i = 0; i < n; ++i) {

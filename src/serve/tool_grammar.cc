@@ -1,6 +1,7 @@
 #include "serve/tool_grammar.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "text/parse/call_arguments.h"
@@ -154,7 +155,8 @@ ApiResult<void> add_call_grammar(const Tools& tools, const CallForm& form, Maybe
   rules.only_one = tools.only_one;
   if (wanted) {
     QR_TRY(rules.document, document_format(*wanted));
-    out.parts.push_back({std::move(wanted->source), std::move(wanted->field)});
+    if (wanted->parts.empty()) wanted->parts.push_back({std::move(wanted->source), std::move(wanted->field)});
+    std::move(wanted->parts.begin(), wanted->parts.end(), std::back_inserter(out.parts));
   }
   out.free_text = !rules.required && !rules.document;
   out.source.text = call_tag(form, may_be_called, std::move(rules)).dump();

@@ -48,6 +48,12 @@ std::span<const std::string_view> message_marks(Kind kind) {
   return kind == Kind::muse ? std::span<const std::string_view>(kMuseMarks) : kChannelMarks;
 }
 
+// What may stand behind a document; Apriel's mark is none of it.
+std::string_view document_end(Kind kind) {
+  const ReasoningMarks marks = response_marks(kind);
+  return marks.open.empty() ? std::string_view() : marks.close;
+}
+
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 }  // namespace
@@ -129,14 +135,23 @@ std::string_view answer_lead(Kind kind, std::string_view prompt) {
   return kind == Kind::apriel ? "\n[BEGIN FINAL RESPONSE]\n" : reasoning_marks(kind).close;
 }
 
-ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls)
+ReasoningSplitter::ReasoningSplitter(Kind kind, bool inside, bool calls, bool document)
     : kind_(kind),
       at_(kind == Kind::none ? At::content
           : inside           ? At::inside
                              : At::start),
-      calls_(calls) {}
+      calls_(calls),
+      document_(document) {}
+
+// As the grammar has it: the mark that ends the response, that of the turn, or both.
+bool ReasoningSplitter::may_end_document(std::string_view text) const {
+  const std::string_view close = document_end(kind_), turn = turn_end(kind_);
+  if (close.starts_with(text) || turn.starts_with(text)) return true;
+  return !close.empty() && text.starts_with(close) && turn.starts_with(text.substr(close.size()));
+}
 
 bool ReasoningSplitter::may_be_mark(std::string_view text) const {
+  if (in_document()) return may_end_document(text);
   if (thinks_in_messages(kind_)) {
     const std::span<const std::string_view> marks = message_marks(kind_);
     return (at_ == At::start && kTo.starts_with(text)) ||
@@ -174,7 +189,7 @@ void ReasoningSplitter::take(char c, AnswerParts& out) {
     held_.erase(0, 1);
     on_text({&first, 1}, out);
   }
-  if (held_.empty() || !is_mark(held_)) return;
+  if (held_.empty() || in_document() || !is_mark(held_)) return;
   const std::string mark = std::move(held_);
   held_.clear();
   at_mark_ = true;
@@ -207,7 +222,8 @@ void ReasoningSplitter::end_header(AnswerParts& out) {
   const size_t channel = header.rfind(kChannel), to = header.find(kToFunction);
   const bool named = channel != std::string_view::npos;
   at_ = !named || header.substr(channel + kChannel.size()).starts_with("final") ? At::content : At::inside;
-  if (calls_ && to != std::string_view::npos) {
+  in_call_ = calls_ && to != std::string_view::npos;
+  if (in_call_) {
     const std::string_view name = header.substr(to + kToFunction.size());
     out.add(PartKind::text, kCallMessage);
     out.add(PartKind::text, name.substr(0, name.find_first_of(" <")));
@@ -223,9 +239,9 @@ void ReasoningSplitter::end_recipient(AnswerParts& out) {
   const size_t to = header.find(mark);
   std::string_view name = to == std::string_view::npos ? "user" : header.substr(to + mark.size());
   name = name.substr(0, name.find_first_of(" \n<"));
-  const bool is_call = calls_ && is_tool_recipient(name);
-  at_ = is_call || name == "user" ? At::content : At::inside;
-  if (is_call) out.add(PartKind::text, kToolMessage);
+  in_call_ = calls_ && is_tool_recipient(name);
+  at_ = in_call_ || name == "user" ? At::content : At::inside;
+  if (in_call_) out.add(PartKind::text, kToolMessage);
   header_.clear();
 }
 
@@ -259,8 +275,11 @@ void ReasoningSplitter::on_text(std::string_view text, AnswerParts& out) {
 }
 
 void ReasoningSplitter::finish(AnswerParts& out) {
-  const std::string rest = std::move(held_);
+  std::string rest = std::move(held_);
   held_.clear();
+  const std::string_view close = document_end(kind_);
+  const bool is_end = rest == turn_end(kind_) || (!close.empty() && rest.starts_with(close));
+  if (in_document() && is_end) rest.clear();
   on_text(rest, out);
   if (is_said()) out.add(PartKind::text, header_);
   if (at_ == At::start) out.add(PartKind::text, spaces_);

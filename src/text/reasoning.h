@@ -66,8 +66,9 @@ class ReasoningSplitter {
  public:
   ReasoningSplitter() = default;  // everything is text
   // `inside`: the prompt has opened the thinking already. `calls`: a message to a function is passed on, as text of the
-  // form kCallMessage NAME<|message|>… or behind kToolMessage; otherwise it is reasoning.
-  ReasoningSplitter(ReasoningForm::Kind kind, bool inside, bool calls = false);
+  // form kCallMessage NAME<|message|>… or behind kToolMessage; otherwise it is reasoning. `document`: a grammar holds
+  // what is said to the user (grammar/source.h): no mark counts in it, and those that end a response behind it alone.
+  ReasoningSplitter(ReasoningForm::Kind kind, bool inside, bool calls = false, bool document = false);
 
   // Appends what is certain, as reasoning and text. White space around the reasoning, and between it and the text, is
   // dropped; a line ends between two thoughts.
@@ -84,6 +85,8 @@ class ReasoningSplitter {
  private:
   enum class At : uint8_t { start, inside, after, header, content };
   void take(char c, AnswerParts& out);
+  bool in_document() const { return document_ && at_ == At::content && !in_call_; }
+  bool may_end_document(std::string_view text) const;
   bool is_said() const;  // a header that no mark has ended and that began as text may
   bool may_be_mark(std::string_view text) const;
   bool is_mark(std::string_view text) const;
@@ -94,7 +97,8 @@ class ReasoningSplitter {
 
   ReasoningForm::Kind kind_ = ReasoningForm::Kind::none;
   At at_ = At::content;
-  bool calls_ = false, in_string_ = false;
+  bool calls_ = false, document_ = false, in_string_ = false;
+  bool in_call_ = false;  // a message to a function
   bool at_mark_ = false;
   bool said_ = false;  // something of the part that is running
   bool thought_ = false;

@@ -73,7 +73,7 @@ TEST(Lark, ErrorsNameTheOffset) {
   EXPECT_EQ(error_of("start: x{y}"), "lark: a template at offset 8");
   EXPECT_EQ(error_of("start: /a\\"), "lark: an expression without its end at offset 10");
   EXPECT_EQ(error_of("%declare X"), "lark: this directive at offset 1");
-  EXPECT_EQ(error_of("start: /(?<=x)a/"), "lark: /(?<=x)a/: regex: this kind of group at offset 2");
+  EXPECT_EQ(error_of("start: /(?<=x)a/"), "lark: /(?<=x)a/: regex: lookbehind at offset 2");
   EXPECT_EQ(error_of("start: /a/m"), "lark: flags but i and s at offset 11");
   EXPECT_EQ(error_of("start: \"a\"\nstart: \"b\""), "lark: rule \"start\" is there twice at offset 11");
   EXPECT_EQ(error_of("%import common.NOPE"), "lark: there is no common terminal \"NOPE\" at offset 19");

@@ -19,11 +19,16 @@ inline ReasoningForm::Kind message_kind(const CallForm& form) {
 
 class AnswerParser {
  public:
-  // `rules` null: no calls.
-  AnswerParser(ReasoningForm::Kind reasoning, bool reasoning_open, std::shared_ptr<const CallRules> rules)
-      : splitter_(reasoning, reasoning_open, rules != nullptr && rules->form != nullptr && rules->form->channels),
+  // `rules` null: no calls. `document`: a grammar holds what is neither thought nor call, or what may come instead of
+  // calls.
+  AnswerParser(ReasoningForm::Kind reasoning,
+               bool reasoning_open,
+               std::shared_ptr<const CallRules> rules,
+               bool document = false)
+      : splitter_(
+            reasoning, reasoning_open, rules != nullptr && rules->form != nullptr && rules->form->channels, document),
         thought_calls_(rules),
-        calls_(std::move(rules)) {}
+        calls_(std::move(rules), document) {}
 
   // Appends what is certain.
   void push(std::string_view text, AnswerParts& out);

@@ -9,7 +9,8 @@ bool ends_text(std::string_view text, std::string_view mark) { return !mark.empt
 
 }  // namespace
 
-CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::move(rules)) {
+CallParser::CallParser(std::shared_ptr<const CallRules> rules, bool document)
+    : rules_(std::move(rules)), or_document_(document) {
   if (rules_ == nullptr || rules_->form == nullptr) return;
   const CallForm& form = *rules_->form;
   lead_ = without_space(form.lead);
@@ -24,6 +25,7 @@ CallParser::CallParser(std::shared_ptr<const CallRules> rules) : rules_(std::mov
   auto compiled = StopStrings::compile(triggers);
   QR_CHECK(compiled.has_value());
   trigger_ = std::make_shared<const StopStrings>(std::move(*compiled));
+  if (or_document_) at_ = At::begin;
   if (!form.said.empty()) at_ = At::to_whom;
   if (!rules_->bare) return;
   at_ = At::bare;
@@ -55,7 +57,9 @@ void CallParser::take(char c, AnswerParts& out) {
       begin_item();
       return take_item(c, out);
     case At::to_whom: return take_to_whom(c);
+    case At::begin: return take_begin(c, out);
     case At::text: return take_text(c, out);
+    case At::document: return out.add(PartKind::text, {&c, 1});
     case At::lead: return take_lead(c, out);
     case At::item: return take_item(c, out);
     case At::after: return take_after(c, out);
@@ -75,7 +79,7 @@ void CallParser::take_to_whom(char c) {
   if (said.starts_with(raw_)) {
     if (raw_ != said) return;
     raw_.clear();
-    at_ = At::text;
+    at_ = or_document_ ? At::document : At::text;
     return;
   }
   again_ = std::exchange(raw_, {});
@@ -97,6 +101,30 @@ void CallParser::tell_bare(AnswerParts& out) {
     out.add_arguments(n_calls_++, call.arguments);
   }
   raw_.clear();
+}
+
+// Calls or a document: the first bytes say which.
+void CallParser::take_begin(char c, AnswerParts& out) {
+  if (raw_.empty() && is_json_space(c)) {
+    spaces_ += c;
+    return;
+  }
+  const CallForm& form = *rules_->form;
+  const std::string so_far = raw_ + c;
+  if (!form.trigger.starts_with(so_far) && !form.short_lead.starts_with(so_far)) {
+    raw_ = so_far;
+    return begin_document(out);
+  }
+  take_text(c, out);
+}
+
+// All that came is of it.
+void CallParser::begin_document(AnswerParts& out) {
+  out.add(PartKind::text, spaces_);
+  out.add(PartKind::text, raw_);
+  spaces_.clear();
+  raw_.clear();
+  at_ = At::document;
 }
 
 // White space waits for what comes behind it, unless that is the end or a call.
@@ -195,6 +223,10 @@ void CallParser::give_up(AnswerParts& out) {
   const bool told = at_ == At::item && told_, after = at_ == At::after;
   std::string raw = take_unread();
   matched_.clear();
+  if (or_document_ && n_calls_ == 0) {
+    raw_ = std::move(raw);
+    return begin_document(out);
+  }
   at_ = At::text;
   if (after) {  // no longer than a mark
     for (const char c : raw) take(c, out);
@@ -240,7 +272,8 @@ void CallParser::finish(AnswerParts& out) {
   if (at_ == At::item && item_->calls_nothing()) raw_.clear();
   if (at_ == At::text && behind_call_ && tail_.empty()) raw_.clear();
   if (at_ == At::text && trigger_ != nullptr && ends_text(raw_, rules_->form->text_end)) raw_.clear();
-  if (at_ == At::to_whom || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text) say(take_unread(), out);
+  if (at_ == At::to_whom || at_ == At::begin || at_ == At::lead || (at_ == At::item && !told_) || at_ == At::text)
+    say(take_unread(), out);
   if (n_calls_ == 0) out.add(PartKind::text, spaces_);
   raw_.clear();
   spaces_.clear();

@@ -19,7 +19,9 @@ namespace quire {
 
 class CallParser {
  public:
-  explicit CallParser(std::shared_ptr<const CallRules> rules);  // null: everything is text
+  // `rules` null: everything is text. `document`: the answer is calls from its first byte on that is no white space, or
+  // a document, in which no mark counts.
+  explicit CallParser(std::shared_ptr<const CallRules> rules, bool document = false);
 
   void push(std::string_view text, AnswerParts& out);
   // Something stands here that is none of the text, and in no string of a call: no mark goes on behind it, and where
@@ -40,10 +42,12 @@ class CallParser {
   }
 
  private:
-  enum class At : uint8_t { bare, start, to_whom, text, lead, item, after, over };
+  enum class At : uint8_t { bare, start, to_whom, begin, text, document, lead, item, after, over };
   void take(char c, AnswerParts& out);
   void take_bare(char c, AnswerParts& out);
   void take_to_whom(char c);
+  void take_begin(char c, AnswerParts& out);
+  void begin_document(AnswerParts& out);
   void take_text(char c, AnswerParts& out);
   void take_lead(char c, AnswerParts& out);
   void take_item(char c, AnswerParts& out);
@@ -57,6 +61,7 @@ class CallParser {
   void begin_item();
 
   std::shared_ptr<const CallRules> rules_;
+  const bool or_document_;
   std::shared_ptr<const StopStrings> trigger_;
   StopStrings::State state_ = 0;
   At at_ = At::text;

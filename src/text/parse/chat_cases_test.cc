@@ -197,7 +197,7 @@ struct Begin {
 };
 
 Holds read(const std::shared_ptr<const CallRules>& rules, Begin begin, std::string_view answer, size_t cut) {
-  AnswerParser parser(begin.reasoning, begin.open, rules);
+  AnswerParser parser(begin.reasoning, begin.open, rules, rules != nullptr && rules->or_document);
   AnswerParts parts;
   for (size_t at = 0; at < answer.size(); at += cut) parser.push(answer.substr(at, cut), parts);
   parser.finish(parts);

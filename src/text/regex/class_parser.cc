@@ -181,7 +181,7 @@ Result<CharSet> ClassParser::escape(bool caseless) {
   }
   if (is_ascii_letter(static_cast<unsigned char>(c)) || (c >= '0' && c <= '9')) {
     --at_;
-    return unsupported(std::string("escape \\") + c);
+    return unsupported((c >= '1' && c <= '9' ? "the back-reference \\" : "escape \\") + std::string(1, c));
   }
   --at_;
   return literal(false);

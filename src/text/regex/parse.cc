@@ -93,7 +93,8 @@ class Parser {
         while (!in_.done() && !in_.looking_at(">")) in_.skip();  // a name says nothing about what matches
         if (!in_.accept(">")) return in_.invalid("(?< without >");
       } else if (!in_.accept(":")) {
-        return in_.unsupported("this kind of group");
+        const bool behind = in_.looking_at("<=") || in_.looking_at("<!");
+        return in_.unsupported(behind ? "lookbehind" : "this kind of group");
       }
     }
     frames_.push_back(std::move(frame));
