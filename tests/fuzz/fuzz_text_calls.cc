@@ -141,8 +141,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   rules.bare = how.bare && !how.document && form.objects();
   rules.or_document = how.document;
   if (const auto schema = Json::parse(all.substr(0, split)); schema && schema->as_object() != nullptr) {
-    if (!how.document) rules.kinds.emplace_back(*schema);
-    hold(form, *schema);
+    if (!how.document) {
+      rules.kinds.emplace_back(*schema);
+      hold(form, *schema);
+    }
   }
   const auto shared = std::make_shared<const CallRules>(std::move(rules));
   const AnswerParts whole = parse(shared, how, text, text.size() + 1);
