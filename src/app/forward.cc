@@ -20,7 +20,7 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
     const bool is_state = layout.group(g).kind == KvGroup::Kind::state;
     Buffer& blocks = out.blocks_.emplace_back();
     if (block_bytes > 0) {
-      QR_TRY(blocks, ops.allocate(is_state ? block_bytes : n_blocks * block_bytes));
+      QR_TRY(blocks, ops.allocate_blocks(is_state ? block_bytes : n_blocks * block_bytes));
     }
     out.kv_.groups[static_cast<size_t>(g)] = {blocks.data(), block_bytes, block_tokens};
   }

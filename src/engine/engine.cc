@@ -139,7 +139,7 @@ Result<EngineMemory> take_memory(
     Buffer& blocks = memory.blocks.emplace_back();
     const int64_t bytes = n_blocks * layout.block_bytes(g, options.block_tokens);
     if (bytes > 0) {
-      QR_TRY(blocks, uses.ops.allocate(bytes));
+      QR_TRY(blocks, uses.ops.allocate_blocks(bytes));
     }
   }
   QR_TRY(memory.scratch, uses.ops.allocate_arena(scratch_bytes(uses.model, options)));

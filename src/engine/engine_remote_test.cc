@@ -29,7 +29,7 @@ class StoreTier final : public Tier {
   explicit StoreTier(Store& store) : store_(store) {}
   TierPlace place() const override { return TierPlace::remote; }
   bool offer(const LeavingBlock& block, const KvView& memory) override {
-    store_.blocks[block.name] = {spelling_of(block), copy_of(block, memory)};
+    store_.blocks[block.name] = {spelling_of(block), *copy_of(block, memory)};
     return true;
   }
   uint8_t find(const Hash128&) override { return 0; }

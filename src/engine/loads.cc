@@ -1,7 +1,6 @@
 #include "engine/loads.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 namespace quire {
@@ -183,7 +182,7 @@ void Loads::arrived(Load& load, size_t i) const {
   uses_.watcher->stored({block.name, block.key, block.parent, block.tokens, block.extras, blocks});
 }
 
-// False: it lacks a group that is wanted.
+// False: it lacks a group that is wanted, or a device did not take it.
 bool Loads::put(const TierBlock& block, const GroupBlocks& to) const {
   const KvView memory = uses_.pasts.cache().view();
   const std::byte* from = block.bytes.data();
@@ -191,9 +190,8 @@ bool Loads::put(const TierBlock& block, const GroupBlocks& to) const {
     const bool has = (block.groups >> g & 1U) != 0;
     if (to[g] && !has) return false;
     const KvGroupView& group = memory.groups[g];
-    const auto n = static_cast<size_t>(group.block_bytes);
-    if (to[g] && n > 0) std::memcpy(group.base + to[g].id() * group.block_bytes, from, n);
-    if (has) from += n;
+    if (to[g] && !group.write(to[g].id(), from)) return false;
+    if (has) from += group.block_bytes;
   }
   return true;
 }

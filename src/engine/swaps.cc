@@ -15,8 +15,12 @@ void Swaps::out(Sequence& seq) {
     return;
   }
   try {
-    seq.swapped = std::make_unique<KvImage>(cache_.copy_out(seq.kv, seq.n_computed));
+    std::optional<KvImage> image = cache_.copy_out(seq.kv, seq.n_computed);
+    if (image) seq.swapped = std::make_unique<KvImage>(std::move(*image));
   } catch (const std::bad_alloc&) {
+    seq.swapped = nullptr;
+  }
+  if (seq.swapped == nullptr) {
     ++counts.n_swaps_refused;
     return;
   }

@@ -60,6 +60,7 @@ class BlockPool {
   }
 
   std::byte* base() const { return memory_.data(); }
+  Copier* copier() const { return memory_.copier(); }
   int64_t block_bytes() const { return block_bytes_; }
   int n_blocks() const { return static_cast<int>(refs_.size()); }
   int n_free() const { return static_cast<int>(free_.size()); }

@@ -1,7 +1,6 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -282,8 +281,9 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
     if (!from.table[b][g] || is_state(g)) return false;
   }
   if (!grow(to, (static_cast<int>(b) + 1) * options_.block_tokens)) return false;
-  copy_block(to.table[b], from.table[b]);
-  return true;
+  if (copy_block(to.table[b], from.table[b])) return true;
+  to.table.pop_back();
+  return false;
 }
 
 // A block that begins behind what is computed holds nothing to copy: it is written in the step, as the sequence's is.
@@ -303,8 +303,10 @@ bool KvCache::branch(KvBranch& out, const SeqKv& seq, const BranchRoom& wanted) 
     PrefixTree::Blocks& blocks = out.blocks.emplace_back();
     for (const auto& pool : pools_) blocks.push_back(pool->allocate());
   }
-  if (first * options_.block_tokens < wanted.n_computed) copy_block(out.blocks.front(), seq.table[out.n_shared]);
-  return true;
+  const bool has_some = first * options_.block_tokens < wanted.n_computed;
+  if (!has_some || copy_block(out.blocks.front(), seq.table[out.n_shared])) return true;
+  out = KvBranch();
+  return false;
 }
 
 // The deepest first, as in release().
@@ -321,20 +323,17 @@ int KvCache::copy_part(SeqKv& seq, const Prefix& prefix) {
   if (!tree_ || states_ != 0 || most <= 0) return 0;
   const PrefixTree::Part part = tree_->part(prefix, most, seq.table);
   if (part.n_tokens == 0 || !grow(seq, n_had + part.n_tokens)) return 0;
-  copy_block(seq.table.back(), part.blocks);
-  return part.n_tokens;
+  if (copy_block(seq.table.back(), part.blocks)) return part.n_tokens;
+  seq.table.pop_back();
+  return 0;
 }
 
 // Of all groups. REQUIRES a block of each on both sides.
-void KvCache::copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const {
+bool KvCache::copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const {
   for (size_t g = 0; g < pools_.size(); ++g) {
-    const BlockPool& pool = *pools_[g];
-    if (pool.block_bytes() == 0) continue;
-    const auto address = [&](const PrefixTree::Blocks& blocks) {
-      return pool.base() + blocks[g].id() * pool.block_bytes();
-    };
-    std::memcpy(address(to), address(from), static_cast<size_t>(pool.block_bytes()));
+    if (!group_view(g).copy(to[g].id(), from[g].id())) return false;
   }
+  return true;
 }
 
 void KvCache::truncate(SeqKv& seq, int n_tokens) {
@@ -379,9 +378,7 @@ bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {
 
 KvView KvCache::view() const {
   KvView view;
-  for (const auto& pool : pools_) {
-    view.groups[static_cast<size_t>(view.n_groups++)] = {pool->base(), pool->block_bytes(), options_.block_tokens};
-  }
+  for (size_t g = 0; g < pools_.size(); ++g) view.groups[static_cast<size_t>(view.n_groups++)] = group_view(g);
   return view;
 }
 

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "kv/block_pool.h"
 #include "kv/fetch.h"
+#include "kv/kv_image.h"
 #include "kv/layout.h"
 #include "kv/prefix_tree.h"
 #include "tensor/kv_view.h"
@@ -38,8 +40,6 @@ struct KvBranch {
   size_t n_shared = 0;
   std::vector<PrefixTree::Blocks> blocks;  // as SeqKv::table
 };
-
-struct KvImage;
 
 struct KvCacheOptions {
   int block_tokens = 16;          // a multiple of kStripTokens
@@ -108,13 +108,14 @@ class KvCache {
   bool keeps_states() const { return states_ != 0; }
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
-  // past that block, and where layers keep a state, which is that of another place. REQUIRES memory that the host can
-  // copy, codecs that keep tokens apart (all that there are), and `from` to have that block.
+  // past that block, and where layers keep a state, which is that of another place. REQUIRES codecs that keep tokens
+  // apart (all that there are), and `from` to have that block. A copy that a device failed to make, here and below, is
+  // as no room.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Blocks of its own for tokens [begin, end) of a branch, with a copy of what `seq` has computed of the first of them.
   // False, with nothing changed, where there is no room that leaves n_spare blocks to others, and where layers keep a
-  // state. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`, memory that the host can
-  // copy. Throws std::bad_alloc with nothing changed.
+  // state. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`. Throws std::bad_alloc with
+  // nothing changed.
   struct BranchRoom {
     int n_computed, begin, end, n_spare;
   };
@@ -123,14 +124,14 @@ class KvCache {
   static void adopt(SeqKv& seq, KvBranch&& branch);
   // Copies the first tokens of a block that the tree has (PrefixTree::part) into a block of its own for `seq`, behind
   // its whole blocks: those that `prefix` goes on with, all but its last at most. Returns how many; 0, with nothing
-  // changed: there is no such block or no room, or layers keep a state. REQUIRES as copy_next_block.
+  // changed: there is no such block or no room, or layers keep a state.
   int copy_part(SeqKv& seq, const Prefix& prefix);
   // Whether the past of a sequence with n_computed tokens is lost as a whole with any block of a window or a state that
   // goes: what lies before the window has been given back already, or there is nothing but the state.
   bool parts_with_past(const SeqKv& seq, int n_computed) const;
-  // A copy of what rows behind the first n_tokens read, and how many bytes it has. REQUIRES blocks for these, computed,
-  // and memory that the host can copy. Throws std::bad_alloc.
-  KvImage copy_out(const SeqKv& seq, int n_tokens) const;
+  // A copy of what rows behind the first n_tokens read, and how many bytes it has. Nothing where a device failed to
+  // make it. REQUIRES blocks for these, computed. Throws std::bad_alloc.
+  std::optional<KvImage> copy_out(const SeqKv& seq, int n_tokens) const;
   int64_t image_bytes(const SeqKv& seq, int n_tokens) const;
   // Into an empty `seq`, in blocks of its own. False, with nothing changed, when there is no room.
   bool put_back(SeqKv& seq, const KvImage& image);
@@ -211,7 +212,10 @@ class KvCache {
   // Whether the state at the end of `block` is one that others may look for, and so stays findable.
   bool keeps_state(const SeqKv& seq, int block) const;
   void add_states(SeqKv& seq, int n_before, int n_spare);
-  void copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const;
+  KvGroupView group_view(size_t g) const {
+    return {pools_[g]->base(), pools_[g]->block_bytes(), options_.block_tokens, pools_[g]->copier()};
+  }
+  bool copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks& from) const;
   // Of states in blocks [begin, end), which become findable, those that stay so and the last; the block of that, or −1.
   int choose_states(SeqKv& seq, int begin, int end) const;
   void forget_state(SeqKv& seq);

@@ -1,7 +1,5 @@
 #include "kv/kv_image.h"
 
-#include <cstring>
-
 #include "kv/kv_cache.h"
 
 namespace quire {
@@ -34,7 +32,7 @@ int64_t KvCache::image_bytes(const SeqKv& seq, int n_tokens) const {
   return out;
 }
 
-KvImage KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
+std::optional<KvImage> KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
   KvImage out;
   out.n_tokens = n_tokens;
   out.n_bytes = image_bytes(seq, n_tokens);
@@ -43,11 +41,9 @@ KvImage KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
   for (int b = 0; b < blocks_for(n_tokens); ++b) {
     out.groups.push_back(image_groups(seq, b, n_tokens));
     for (size_t g = 0; g < pools_.size(); ++g) {
-      const BlockPool& pool = *pools_[g];
-      if ((out.groups.back() >> g & 1U) == 0 || pool.block_bytes() == 0) continue;
-      const int32_t id = seq.table[static_cast<size_t>(b)][g].id();
-      std::memcpy(to, pool.base() + id * pool.block_bytes(), static_cast<size_t>(pool.block_bytes()));
-      to += pool.block_bytes();
+      if ((out.groups.back() >> g & 1U) == 0) continue;
+      if (!group_view(g).read(to, seq.table[static_cast<size_t>(b)][g].id())) return std::nullopt;
+      to += pools_[g]->block_bytes();
     }
   }
   return out;
@@ -61,18 +57,19 @@ bool KvCache::put_back(SeqKv& seq, const KvImage& image) {
   }
   if (!make_room(wanted, seq.whose)) return false;
   const std::byte* from = image.bytes.get();
+  bool is_whole = true;
   for (const uint8_t groups : image.groups) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
     for (size_t g = 0; g < pools_.size(); ++g) {
       const bool has = (groups >> g & 1U) != 0;
       blocks.push_back(has ? pools_[g]->allocate() : BlockRef());
-      const auto n = static_cast<size_t>(pools_[g]->block_bytes());
-      if (!has || n == 0) continue;
-      std::memcpy(pools_[g]->base() + blocks[g].id() * pools_[g]->block_bytes(), from, n);
-      from += n;
+      if (!has) continue;
+      is_whole = is_whole && group_view(g).write(blocks[g].id(), from);
+      from += pools_[g]->block_bytes();
     }
   }
-  return true;
+  while (!is_whole && !seq.table.empty()) seq.table.pop_back();
+  return is_whole;
 }
 
 }  // namespace quire

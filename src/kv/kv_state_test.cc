@@ -252,7 +252,7 @@ TEST(KvStates, ACopyComesBackAsItWas) {
     const std::span<const Token> first = std::span(tokens).first(static_cast<size_t>(n));
     states.run(seq, first, n, 16);
     EXPECT_TRUE(states.cache->parts_with_past(seq, n));
-    const KvImage image = states.cache->copy_out(seq, n);
+    const KvImage image = *states.cache->copy_out(seq, n);
     EXPECT_EQ(image.n_bytes, (n + kBlock - 1) / kBlock * kBlock * 4 + 64) << "every block, and one state";
     states.cache->release(seq);
     SeqKv others;

@@ -13,6 +13,7 @@ class ForwardingOps : public Ops {
  public:
   std::string describe() const override { return target().describe(); }
   Result<Buffer> allocate(int64_t bytes) override { return target().allocate(bytes); }
+  Result<Buffer> allocate_blocks(int64_t bytes) override { return target().allocate_blocks(bytes); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return target().allocate_arena(bytes); }
   void finish() override { target().finish(); }
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {

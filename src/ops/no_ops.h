@@ -21,6 +21,7 @@ class NoOps : public ForwardingOps {
   }
 
   // Whoever derives says where memory comes from.
+  Result<Buffer> allocate_blocks(int64_t bytes) override { return allocate(bytes); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return allocate(bytes); }
   void finish() override {}
   void each(int64_t n, const std::function<void(int64_t)>& task) override {

@@ -26,8 +26,10 @@ class Ops {
   virtual ~Ops() = default;
   virtual std::string describe() const = 0;  // one line for people: "cpu avx512, 2 threads"
 
-  // Memory that this backend computes on: arena, KV blocks.
+  // Memory that this backend computes on and that the host reaches.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
+  // The same for blocks of the cache: a backend whose device has memory of its own gives some of that, with a copier.
+  virtual Result<Buffer> allocate_blocks(int64_t bytes) { return allocate(bytes); }
   // The same for an arena: a backend whose device has memory of its own gives tables beside it.
   virtual Result<Buffer> allocate_arena(int64_t bytes) { return allocate(bytes); }
   // What was asked for before has happened: until the next op the host may read and write what ops read and write.

@@ -18,7 +18,7 @@ Result<std::unique_ptr<Proposer>> HeadChain::make(const Setting& setting,
   std::vector<Buffer> blocks;
   for (int g = 0; g < layout.n_groups(); ++g) {
     QR_TRY(blocks.emplace_back(),
-           ops.allocate(int64_t{setting.n_blocks} * layout.block_bytes(g, setting.size.block_tokens)));
+           ops.allocate_blocks(int64_t{setting.n_blocks} * layout.block_bytes(g, setting.size.block_tokens)));
   }
   return std::make_unique<HeadChain>(setting, layout, std::move(pass), std::move(blocks));
 }

@@ -22,19 +22,35 @@ struct Tables {
   int64_t used = 0;  // from the first byte on
 };
 
+// Copies bytes of memory that a device has and the host does not reach. What was asked of the device before has
+// happened before a copy begins, and the copy has happened when a call returns. False: a call to the device failed, and
+// what `to` holds counts for nothing. Owner: the engine thread.
+class Copier {
+ public:
+  virtual ~Copier() = default;
+  virtual bool copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;   // both the device's
+  virtual bool read(std::byte* to, const std::byte* from, int64_t bytes) = 0;   // to the host's memory
+  virtual bool write(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // from it
+};
+
 class Buffer {
  public:
   Buffer() = default;
   // `bytes` > 0, zero-filled, aligned to 2 MiB. Tries explicit huge pages, then madvise(MADV_HUGEPAGE), then 4 KiB.
   // Code::exhausted names the size.
   static Result<Buffer> allocate(int64_t bytes);
-  // A device's memory, given back when the buffer goes. `memory` is not null; `tables`, beside it, may be.
-  static Buffer of(std::shared_ptr<std::byte> memory, int64_t bytes, std::shared_ptr<Tables> tables = nullptr) {
+  // A device's memory, given back when the buffer goes. `memory` is not null; `tables`, beside it, may be. With a
+  // `copier`, which outlives it, the host does not reach that memory by itself.
+  static Buffer of(std::shared_ptr<std::byte> memory,
+                   int64_t bytes,
+                   std::shared_ptr<Tables> tables = nullptr,
+                   Copier* copier = nullptr) {
     Buffer out;
     out.data_ = memory.get();
     out.bytes_ = bytes;
     out.owner_ = std::move(memory);
     out.tables_ = std::move(tables);
+    out.copier_ = copier;
     return out;
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
@@ -47,6 +63,7 @@ class Buffer {
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   Tables* tables() const { return tables_.get(); }  // null: whole numbers lie with all else
+  Copier* copier() const { return copier_; }        // null: the host reaches it
   PageKind page_kind() const { return kind_; }
   // How many of these buffers' bytes the kernel backs with 2 MiB pages now; for start-up reports. Reads
   // /proc/self/smaps once, for which the kernel looks at every page of the process.
@@ -62,6 +79,7 @@ class Buffer {
     std::swap(kind_, other.kind_);
     owner_.swap(other.owner_);
     tables_.swap(other.tables_);
+    std::swap(copier_, other.copier_);
   }
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
@@ -69,6 +87,7 @@ class Buffer {
   PageKind kind_ = PageKind::small;
   std::shared_ptr<std::byte> owner_;  // of a device's memory; else the pages are the buffer's own
   std::shared_ptr<Tables> tables_;
+  Copier* copier_ = nullptr;
 };
 
 }  // namespace quire

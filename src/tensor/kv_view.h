@@ -3,6 +3,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "tensor/buffer.h"
 
 namespace quire {
 
@@ -13,6 +16,28 @@ struct KvGroupView {
   std::byte* base = nullptr;
   int64_t block_bytes = 0;
   int block_tokens = 0;
+  Copier* copier = nullptr;  // null: the host reaches the blocks
+
+  std::byte* block(int32_t id) const { return base + id * block_bytes; }
+  // Bytes of whole blocks. False: as Copier says; never where the host reaches them.
+  bool copy(int32_t to, int32_t from) const {
+    if (block_bytes == 0) return true;
+    if (copier != nullptr) return copier->copy(block(to), block(from), block_bytes);
+    std::memcpy(block(to), block(from), static_cast<size_t>(block_bytes));
+    return true;
+  }
+  bool read(std::byte* to, int32_t from) const {
+    if (block_bytes == 0) return true;
+    if (copier != nullptr) return copier->read(to, block(from), block_bytes);
+    std::memcpy(to, block(from), static_cast<size_t>(block_bytes));
+    return true;
+  }
+  bool write(int32_t to, const std::byte* from) const {
+    if (block_bytes == 0) return true;
+    if (copier != nullptr) return copier->write(block(to), from, block_bytes);
+    std::memcpy(block(to), from, static_cast<size_t>(block_bytes));
+    return true;
+  }
 };
 
 struct KvView {

@@ -31,7 +31,7 @@ bool SimRemote::offer(const LeavingBlock& block, const KvView& memory) {
   if (groups == 0 || !up()) return false;
   if ((has | groups) == has) return true;
   if (now_ns() < off_until_ns_ || offered_.size() >= kMostOffered) return false;
-  offered_.emplace_back(spelling_of(block), copy_of(block, memory));
+  offered_.emplace_back(spelling_of(block), *copy_of(block, memory));
   return true;
 }
 

@@ -28,7 +28,7 @@ bool SimTier::offer(const LeavingBlock& block, const KvView& memory) {
   const uint8_t groups = groups_of(block.blocks);
   if ((store_->find(block.name) | groups) == store_->find(block.name)) return true;
   if (offered_.size() >= kMostOffered) return false;
-  offered_.push_back({spelling_of(block), copy_of(block, memory)});
+  offered_.push_back({spelling_of(block), *copy_of(block, memory)});
   return true;
 }
 

@@ -86,7 +86,9 @@ bool DiskTier::take(const LeavingBlock& block, const KvView& memory) {
     const bool room = queued_bytes_ + bytes <= options_.queue_bytes || queue_.empty();
     if (!taken && room && !stopping_ && begin_ns >= off_until_ns_) {
       lock.unlock();
-      Block copy{spelling_of(block), copy_of(block, memory)};
+      std::optional<TierBlock> bytes_of_it = copy_of(block, memory);
+      if (!bytes_of_it) return false;
+      Block copy{spelling_of(block), std::move(*bytes_of_it)};
       lock.lock();
       if (queue_.size() == queue_.capacity()) queue_.reserve(2 * queue_.size() + 1);  // so that all or nothing is done
       names_.reserve(queue_.capacity());

@@ -235,7 +235,9 @@ bool RemoteTier::take(const LeavingBlock& block, const KvView& memory) {
       return false;
     }
   }
-  Block copy{spelling_of(block), copy_of(block, memory)};
+  std::optional<TierBlock> bytes_of_it = copy_of(block, memory);
+  if (!bytes_of_it) return false;
+  Block copy{spelling_of(block), std::move(*bytes_of_it)};
   std::set<Hash128> name{block.name};  // its node: from here on only the queue may lack memory, and comes first
   {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 // The bytes of a block that is offered to a tier, out of memory. Engine thread.
 #pragma once
-#include <cstring>
+#include <optional>
 
 #include "kv/tiers/tier.h"
 
@@ -19,8 +19,8 @@ inline Spelling spelling_of(const LeavingBlock& block) {
   return out;
 }
 
-// What there is of the block, group by group.
-inline TierBlock copy_of(const LeavingBlock& block, const KvView& memory) {
+// What there is of the block, group by group. Nothing where a device failed to give it.
+inline std::optional<TierBlock> copy_of(const LeavingBlock& block, const KvView& memory) {
   TierBlock out;
   out.groups = groups_of(block.blocks);
   int64_t bytes = 0;
@@ -29,10 +29,8 @@ inline TierBlock copy_of(const LeavingBlock& block, const KvView& memory) {
   std::byte* to = out.bytes.data();
   for (size_t g = 0; g < block.blocks.size(); ++g) {
     if (!block.blocks[g]) continue;
-    const KvGroupView& group = memory.groups[g];
-    const auto n = static_cast<size_t>(group.block_bytes);
-    if (n > 0) std::memcpy(to, group.base + block.blocks[g].id() * group.block_bytes, n);
-    to += n;
+    if (!memory.groups[g].read(to, block.blocks[g].id())) return std::nullopt;
+    to += memory.groups[g].block_bytes;
   }
   return out;
 }

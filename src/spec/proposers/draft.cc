@@ -213,7 +213,7 @@ Result<std::unique_ptr<Proposer>> make(const ProposerOptions& options, const Pro
     const int64_t bytes = int64_t{env.n_blocks} * draft.kv_layout.block_bytes(g, env.block_tokens);
     Buffer& buffer = blocks.emplace_back();
     if (bytes > 0) {
-      QR_TRY(buffer, env.ops->allocate(bytes));
+      QR_TRY(buffer, env.ops->allocate_blocks(bytes));
     }
   }
   QR_TRY(Buffer memory, env.ops->allocate_arena(bytes(options, env)));
