@@ -29,7 +29,7 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
   return out;
 }
 
-Tensor Forward::run(std::span<const Token> tokens) {
+Result<Tensor> Forward::run(std::span<const Token> tokens) {
   const auto n = static_cast<int64_t>(tokens.size());
   QR_CHECK(n_past_ + n <= int64_t{n_blocks_} * block_tokens_);
   arena_.reset();
@@ -52,7 +52,7 @@ Tensor Forward::run(std::span<const Token> tokens) {
   const Tensor x = model_->layers(model_->embed(pass), LayerRange{0, model_->info().n_layers}, pass);
   n_past_ += static_cast<int>(n);
   const Tensor logits = model_->head(x, pass);
-  ops_->finish();
+  QR_TRY_VOID(ops_->take_error());
   return logits;
 }
 

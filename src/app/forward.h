@@ -15,8 +15,8 @@ class Forward {
   static Result<Forward> make(const Model& model, Ops& ops, int n_ctx, int max_chunk, int block_tokens = 16);
 
   // Appends `tokens` (at most max_chunk, ids in range, within n_ctx) and returns the logits of each, [n, n_vocab],
-  // valid until the next call.
-  Tensor run(std::span<const Token> tokens);
+  // valid until the next call. An error is the device's.
+  Result<Tensor> run(std::span<const Token> tokens);
   int n_past() const { return n_past_; }
   // REQUIRES 0 of a model whose layers keep a state.
   void rewind(int n_past) {

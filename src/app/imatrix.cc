@@ -175,7 +175,7 @@ Status add_text(const LoadedModel& loaded, std::span<const Token> tokens, int n_
   Progress progress("tokens", static_cast<int64_t>(tokens.size()));
   for (size_t at = 0; at < tokens.size(); at += window) {
     forward.rewind(0);
-    forward.run(tokens.subspan(at, std::min(window, tokens.size() - at)));
+    QR_TRY_VOID(forward.run(tokens.subspan(at, std::min(window, tokens.size() - at))));
     ++seen.n_chunks;
     progress.update(static_cast<int64_t>(at + window));
   }

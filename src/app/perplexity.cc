@@ -43,7 +43,7 @@ Status score_text(Forward& forward,
     for (int64_t first = begin; first < end; first += kScoredRows) {
       const int64_t n_rows = std::min<int64_t>(kScoredRows, end - first);
       const auto rows = std::span<const Token>(window).subspan(static_cast<size_t>(first - begin));
-      const Tensor logits = forward.run(rows.first(static_cast<size_t>(n_rows)));  // [n_rows, n_vocab]
+      QR_TRY(const Tensor logits, forward.run(rows.first(static_cast<size_t>(n_rows))));  // [n_rows, n_vocab]
       for (int64_t at = std::max(scored_until, first + 1); at < std::min(end, first + n_rows + 1); ++at) {
         const float* row = logits.row<float>(at - 1 - first);
         const std::span<const float> values(row, static_cast<size_t>(logits.dim(1)));

@@ -191,7 +191,9 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   options.pin_bytes = memory.pins.bytes;
   const bool parts = info.kv_layout.n_groups() > 1 && env.recorder == nullptr;
   if (options.swap_bytes < 0) options.swap_bytes = parts ? options.kv_bytes / 4 : 0;
-  return std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
+  auto engine = std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
+  QR_TRY_VOID(engine->learned());
+  return engine;
 }
 
 }  // namespace quire

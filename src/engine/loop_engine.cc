@@ -284,18 +284,19 @@ bool LoopEngine::explain_next(int64_t now_ns) {
   return true;
 }
 
-// False when the pass threw, a failed allocation say. Nothing of it is committed then: the sequences that it was for
-// end with an error, all others go on.
+// False when the pass failed: nothing of it is committed, whom it was for ends with an error, and all others go on.
 bool LoopEngine::run(const Plan& plan) {
   std::string error;
   try {
-    pass_.run(plan, cache_.view(), laps_);
-    return true;
+    const Status done = pass_.run(plan, cache_.view(), laps_);
+    if (done) return true;
+    error = failure({done.error().message});
   } catch (const std::bad_alloc&) {
     error = kNoMemory;
   } catch (const std::exception& thrown) {
     error = failure({thrown.what()});
   }
+  pass_.abandon();
   log_error(failure({"a step failed: ", error}));
   scheduler_.fail_step(error == kNoMemory ? error : failure({"the step failed: ", error}), ended_);
   return false;

@@ -54,6 +54,7 @@ class LoopEngine final : public Engine {
   RequestViews requests() const override;
   Snapshot snapshot() const override;
   const EngineOptions& options() const override { return options_; }
+  const Status& learned() const { return pass_.written(); }  // whether what prefixes learned could be written
 
  private:
   KvCacheOptions cache_options(const EngineMemory& memory);

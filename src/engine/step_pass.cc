@@ -1,5 +1,6 @@
 #include "engine/step_pass.h"
 
+#include "base/log.h"
 #include "engine/batcher.h"
 #include "engine/limits.h"
 
@@ -29,7 +30,9 @@ Tensor StepPass::layers(Tensor x, const Pass& pass) {
   return model_.layers(x, LayerRange{begin, model_.info().n_layers}, pass);
 }
 
-void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
+Status StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
+  // Of a proposer, whose guesses are verified whatever became of its own passes.
+  if (const Status guessed = ops_.take_error(); !guessed) log_warn("a guess failed: " + guessed.error().message);
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   laps.lap(Stage::batch);
@@ -43,12 +46,14 @@ void StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   if (sampled_.size() < n_sampled_) sampled_.resize(n_sampled_);
   if (plan.n_out == 0) {
     ops_.finish();
-    return laps.lap(Stage::forward);
+    laps.lap(Stage::forward);
+    return ops_.take_error();
   }
   const Tensor logits = model_.head(x, pass);
   laps.lap(Stage::forward);
   ops_.sample(sampled(), logits, params_.make(plan, ops_));
   laps.lap(Stage::sample);
+  return ops_.take_error();
 }
 
 void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens) {
@@ -56,7 +61,8 @@ void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& to
   arena_.reset();
   const Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   tokens.write({&batch, kv, &arena_, &ops_}, plan.grants.front().seq->n_computed);
-  ops_.finish();
+  const Status done = ops_.take_error();
+  if (written_) written_ = done;
 }
 
 }  // namespace quire

@@ -30,10 +30,13 @@ class StepPass {
     taps_ = taps;
     all_rows_ = all_rows;
   }
-  // Throws what the pass throws (no memory, say); nothing of it counts then.
-  void run(const Plan& plan, const KvView& kv, Laps& laps);
+  // An error is the device's. Throws what the pass throws (no memory, say). Nothing of it counts then, and whoever
+  // catches calls abandon().
+  Status run(const Plan& plan, const KvView& kv, Laps& laps);
+  void abandon() { static_cast<void>(ops_.take_error()); }
   // Writes the plan's rows, of one sequence that has virtual tokens alone.
   void write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens);
+  const Status& written() const { return written_; }  // whether all of that could be done
   // One for each row of output of the last run, in plan order.
   std::span<Sampled> sampled() { return std::span(sampled_).first(n_sampled_); }
   // Tells the sinks what the prompts' rows gave; before their answers' tokens.
@@ -50,6 +53,7 @@ class StepPass {
   Ops& ops_;
   const EngineOptions& options_;
   Arena arena_;
+  Status written_;
   std::span<const Tap> taps_;
   std::span<const StreamTap> all_rows_;
   // Reused from step to step, and as large as a step's may be: a step that needs more than the last one needs no memory

@@ -16,6 +16,7 @@ class ForwardingOps : public Ops {
   Result<Buffer> allocate_blocks(int64_t bytes) override { return target().allocate_blocks(bytes); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return target().allocate_arena(bytes); }
   void finish() override { target().finish(); }
+  Status take_error() override { return target().take_error(); }
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {
     return target().load_linear(weight, bias, shard);
   }

@@ -24,6 +24,7 @@ class NoOps : public ForwardingOps {
   Result<Buffer> allocate_blocks(int64_t bytes) override { return allocate(bytes); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return allocate(bytes); }
   void finish() override {}
+  Status take_error() override { return {}; }
   void each(int64_t n, const std::function<void(int64_t)>& task) override {
     for (int64_t i = 0; i < n; ++i) task(i);
   }

@@ -35,6 +35,9 @@ class Ops {
   // What was asked for before has happened: until the next op the host may read and write what ops read and write.
   // An op may be asked for and not done before, its operands read that late; only sample() finishes by itself.
   virtual void finish() {}
+  // finish(), and what went wrong since it was asked the last time: the first failure of a call to a device that goes
+  // on. Nothing that was asked for behind that call was done, and what ops wrote counts for nothing.
+  virtual Status take_error() { return {}; }
   // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
   virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]

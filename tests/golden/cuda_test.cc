@@ -31,7 +31,7 @@ Result<std::vector<float>> logits_on(const std::string& backend,
   QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, 23, static_cast<int>(chunk)));
   std::vector<float> out;
   for (size_t at = 0; at < ids.size(); at += chunk) {
-    const Tensor part = forward.run(std::span(ids).subspan(at, std::min(chunk, ids.size() - at)));
+    QR_TRY(const Tensor part, forward.run(std::span(ids).subspan(at, std::min(chunk, ids.size() - at))));
     for (int64_t r = 0; r < part.dim(0); ++r)
       out.insert(out.end(), part.row<float>(r), part.row<float>(r) + part.dim(1));
   }

@@ -59,7 +59,7 @@ void check_prompt(const LoadedModel& loaded, const Json& expected, const Case& c
   std::vector<float> logits;
   for (size_t at = 0; at < all.size(); at += static_cast<size_t>(chunk)) {
     const size_t n = std::min(static_cast<size_t>(chunk), all.size() - at);
-    const Tensor part = forward->run(std::span(all).subspan(at, n));
+    const Tensor part = *forward->run(std::span(all).subspan(at, n));
     logits.insert(logits.end(), part.ptr<float>(), part.ptr<float>() + part.n_elements());
   }
   const auto n_vocab = static_cast<size_t>(loaded.model->info().n_vocab);

@@ -21,7 +21,7 @@ std::vector<float> logits_of(const TinyModel& tiny) {
   for (int i = 0; i < kTokens; ++i) tokens[static_cast<size_t>(i)] = i * 37 % 105;
   auto forward = Forward::make(**model, **ops, kTokens, kTokens);
   EXPECT_TRUE(forward);
-  const Tensor out = forward->run(tokens);
+  const Tensor out = *forward->run(tokens);
   return {out.ptr<float>(), out.ptr<float>() + out.n_elements()};
 }
 

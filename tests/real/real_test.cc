@@ -54,7 +54,7 @@ class RealModel : public testing::Test {
     ASSERT_TRUE(loaded) << loaded.error().message;
     Result<Forward> forward = Forward::make(*loaded->model, *loaded->ops, 64, 64);
     ASSERT_TRUE(forward) << forward.error().message;
-    const Tensor said = forward->run(ids_);
+    const Tensor said = *forward->run(ids_);
     const size_t n_vocab = truth_.front().size();
     double worst = 0, sum = 0;
     for (size_t t = 0; t < ids_.size(); ++t) {

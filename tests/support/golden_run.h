@@ -37,7 +37,7 @@ inline Result<std::vector<float>> logits_of(const LoadedModel& loaded, std::span
                                         static_cast<int>(std::min(chunk, ids.size()))));
   std::vector<float> out;
   for (size_t at = 0; at < ids.size(); at += chunk) {
-    const Tensor part = forward.run(ids.subspan(at, std::min(chunk, ids.size() - at)));
+    QR_TRY(const Tensor part, forward.run(ids.subspan(at, std::min(chunk, ids.size() - at))));
     out.insert(out.end(), part.ptr<float>(), part.ptr<float>() + part.n_elements());
   }
   return out;

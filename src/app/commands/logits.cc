@@ -47,7 +47,7 @@ Status write_logits(const Args& args, const LoadedModel& loaded, OutputFile& fil
   QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, static_cast<int>(n), args.chunk));
   for (int64_t at = 0; at < n; at += args.chunk) {
     const auto count = static_cast<size_t>(std::min<int64_t>(args.chunk, n - at));
-    const Tensor logits = forward.run(std::span(args.tokens).subspan(static_cast<size_t>(at), count));
+    QR_TRY(const Tensor logits, forward.run(std::span(args.tokens).subspan(static_cast<size_t>(at), count)));
     QR_TRY_VOID(file.write(logits.data, static_cast<size_t>(logits.n_elements()) * sizeof(float)));
   }
   return file.finish();
@@ -103,7 +103,7 @@ Status print_top(const Args& args, const LoadedModel& loaded) {
   QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, static_cast<int>(n), args.chunk));
   for (int64_t at = 0; at < n; at += args.chunk) {
     const auto count = static_cast<size_t>(std::min<int64_t>(args.chunk, n - at));
-    const Tensor logits = forward.run(std::span(args.tokens).subspan(static_cast<size_t>(at), count));
+    QR_TRY(const Tensor logits, forward.run(std::span(args.tokens).subspan(static_cast<size_t>(at), count)));
     for (size_t i = 0; i < count; ++i) {
       const Json line = position(args, loaded, logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(at) + i);
       std::printf("%s\n", line.dump().c_str());

@@ -1,7 +1,8 @@
-// The class behind the Ops seam. Matrices lie in device memory, vectors and what ops take and give in shared memory,
-// tables of whole numbers in pinned memory, of which the device has a copy: it is brought up to date by the first op
-// behind finish(). An op asks the runtime for its kernels and returns; finish() waits for them. What a host does
-// (routing of experts, gates of rows, what states' rows are made into, sampling) waits first. Owner: the engine thread.
+// The class behind the Ops seam. Matrices and the cache lie in device memory, vectors and what ops take and give in
+// shared memory, tables of whole numbers in pinned memory, of which the device has a copy: it is brought up to date by
+// the first op behind finish(). An op asks the runtime for its kernels and returns; finish() waits for them. What a
+// host does (routing of experts, gates of rows, what states' rows are made into, sampling) waits first. Owner: the
+// engine thread.
 #pragma once
 #include <memory>
 #include <optional>
@@ -30,7 +31,10 @@ class CudaOps final : public Ops {
   std::string describe() const override { return "cuda, " + runtime_->describe(); }
   Result<Buffer> allocate(int64_t bytes) override;
   Result<Buffer> allocate_arena(int64_t bytes) override { return tables_.allocate(bytes); }
-  void finish() override;
+  void finish() override {
+    if (!is_fresh_) wait();
+  }
+  Status take_error() override;
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
   void embed(Tensor y, Tensor ids, const Linear& table) override;
@@ -62,6 +66,8 @@ class CudaOps final : public Ops {
   CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
       : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
+  Status load(std::byte* to, const void* from, int64_t bytes);
+  void wait();
 
   // Brings the device's tables up to date where the host may have written to them.
   class Op {
@@ -112,7 +118,7 @@ class CudaOps final : public Ops {
   std::byte* workspace_ = nullptr;
   TableCopies tables_;
   Slopes slopes_;
-  bool is_fresh_ = true;  // what the host wrote to tables is not on the device
+  bool is_fresh_ = true;  // nothing is asked for: what the host writes to tables is not on the device
   std::vector<Turns> turns_;
   std::vector<float> made_;      // by the host, for an upload that is under way
   std::byte* logits_ = nullptr;  // pinned, a copy for sampling

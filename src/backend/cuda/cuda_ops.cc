@@ -53,9 +53,27 @@ Result<Buffer> CudaOps::allocate(int64_t bytes) {
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
 }
 
-void CudaOps::finish() {
+void CudaOps::wait() {
   runtime_->wait();
   is_fresh_ = true;
+}
+
+// Rotations that were to be kept may not be there.
+Status CudaOps::take_error() {
+  finish();
+  Status out = runtime_->take_error();
+  if (out) return out;
+  for (const Turns& turns : turns_) {
+    if (turns.rows != nullptr) runtime_->release(turns.rows);
+  }
+  turns_.clear();
+  return out;
+}
+
+Status CudaOps::load(std::byte* to, const void* from, int64_t bytes) {
+  runtime_->upload(to, from, bytes);
+  runtime_->wait();
+  return runtime_->take_error();
 }
 
 void CudaOps::expect_readable(const Tensor& t) {
@@ -68,8 +86,7 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
   const std::vector<std::byte> bytes = packed(weight);
   const auto n = static_cast<int64_t>(bytes.size());
   QR_TRY(std::byte * data, own_memory(n, Place::device));
-  runtime_->upload(data, bytes.data(), n);
-  runtime_->wait();
+  QR_TRY_VOID(load(data, bytes.data(), n));
   Linear out;
   out.w = Tensor::dense(data, DType::u8, {n});
   out.format = weight.format;
@@ -88,8 +105,7 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
     weight.format->decode(weight.data.data() + i / weight.format->block * weight.format->bytes, values.data() + i);
   }
   QR_TRY(std::byte * data, own_memory(n * 4, Place::shared));  // the host looks at experts' biases of the choice
-  runtime_->upload(data, values.data(), n * 4);
-  runtime_->wait();
+  QR_TRY_VOID(load(data, values.data(), n * 4));
   return Tensor::dense(data, DType::f32, {n});
 }
 
@@ -230,7 +246,7 @@ bool CudaOps::make_turns(Turns& turns, int64_t n) {
   if (!rows) return false;
   for (int64_t p = 0; p < n; ++p) fill_turns(turns.freq, turns.magnitude, p, made_.data() + p * row);
   runtime_->upload(*rows, made_.data(), n * row * 4);
-  finish();
+  wait();
   made_ = {};
   if (turns.rows != nullptr) runtime_->release(turns.rows);
   turns.rows = *rows;
@@ -356,7 +372,7 @@ void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::spa
   for (int64_t i = 0; i < logits.dim(0) && logits_ != nullptr; ++i) {
     runtime_->download(logits_ + i * row_bytes, logits.row<float>(i), row_bytes);
   }
-  finish();
+  wait();
   for (size_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     float* row = logits_ != nullptr ? reinterpret_cast<float*>(logits_ + at * row_bytes) : logits.row<float>(at);

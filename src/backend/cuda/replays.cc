@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kLeastLaunches = 4;                 // of a run that is worth a graph
 constexpr size_t kMostGraphs = 64, kMostRuns = 256;  // runs: of which the hash alone is known
+constexpr int kMostFailures = 3;                     // one after the other, then launches stay single
 
 struct Copy {
   std::byte* to = nullptr;
@@ -79,6 +81,20 @@ class Replays final : public Runtime {
     trim();
   }
 
+  // A graph may be what failed, so all are made anew.
+  Status take_error() override {
+    Status out = runtime_->take_error();
+    const bool has_replayed = std::exchange(has_replayed_, false);
+    if (out) {
+      if (has_replayed) n_failures_ = 0;
+      return out;
+    }
+    for (const Known& run : known_) forget_graph(run);
+    known_.clear();
+    if (has_replayed) failed(out.error().message);
+    return out;
+  }
+
  private:
   void end_run(const Copy& copy) {
     runs_.push_back({launches_.size() - n_in_runs_, copy});
@@ -100,34 +116,46 @@ class Replays final : public Runtime {
   }
 
   void launch_all(std::span<const Launch> launches) {
-    if (launches.size() < kLeastLaunches || is_refused_) return launch_each(launches);
-    const Hash128 hash = hash_of(launches);
-    const auto found = std::ranges::find(known_, hash, &Known::hash);
-    if (found == known_.end()) {
-      known_.push_back({.hash = hash, .launches = {}, .last_used = ++n_uses_});
-      return launch_each(launches);
-    }
-    found->last_used = ++n_uses_;
-    if (found->launches.empty() && !record_run(*found, launches)) return launch_each(launches);
-    if (!std::ranges::equal(found->launches, launches, are_same)) return launch_each(launches);
-    runtime_->replay(found->graph);
-  }
-
-  void launch_each(std::span<const Launch> launches) {
+    if (launches.size() >= kLeastLaunches && !is_refused_ && launch_as_one(launches)) return;
     for (const Launch& launch : launches) runtime_->launch(launch);
   }
 
+  // False, with nothing launched, of a run that is new, or where something is in the way.
+  bool launch_as_one(std::span<const Launch> launches) {
+    const Hash128 hash = hash_of(launches);
+    const auto found = std::ranges::find(known_, hash, &Known::hash);
+    try {
+      if (found == known_.end()) {
+        known_.push_back({.hash = hash, .launches = {}, .last_used = ++n_uses_});
+        return false;
+      }
+      found->last_used = ++n_uses_;
+      if (found->launches.empty() && !record_run(*found, launches)) return false;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    if (!std::ranges::equal(found->launches, launches, are_same)) return false;
+    has_replayed_ = true;
+    runtime_->replay(found->graph);
+    return true;
+  }
+
   bool record_run(Known& run, std::span<const Launch> launches) {
+    std::vector<Launch> kept(launches.begin(), launches.end());
     const Result<Graph> graph = runtime_->record(launches);
     if (!graph) {
       if (graph.error().code == Code::exhausted) return false;  // there may be memory again
-      is_refused_ = true;
-      log_warn("steps are launched kernel by kernel: " + graph.error().message);
+      failed(graph.error().message);
       return false;
     }
     run.graph = *graph;
-    run.launches.assign(launches.begin(), launches.end());
+    run.launches = std::move(kept);
     return true;
+  }
+
+  void failed(const std::string& why) {
+    if (++n_failures_ < kMostFailures || std::exchange(is_refused_, true)) return;
+    log_warn("steps are launched kernel by kernel: " + why);
   }
 
   void forget_graph(const Known& run) {
@@ -156,7 +184,9 @@ class Replays final : public Runtime {
   size_t n_in_runs_ = 0;  // of launches_
   std::vector<Known> known_;
   int64_t n_uses_ = 0;
-  bool is_refused_ = false;  // recording, by the driver
+  int n_failures_ = 0;         // of recordings and of steps with a replay, without a step with one between them
+  bool has_replayed_ = false;  // since errors were asked for
+  bool is_refused_ = false;
 };
 
 }  // namespace

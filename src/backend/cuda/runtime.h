@@ -52,7 +52,7 @@ class Runtime {
   virtual void release(std::byte* data) = 0;
   // `from` stays as it is until the next wait() has returned.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
-  virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;  // to pinned memory
+  virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;   // to pinned memory
   virtual void launch(const Launch& launch) = 0;
   // Launches in this order as one, which replay() asks for again with the arguments that they have now. An error is the
   // driver's; nothing is kept then. forget() while no work is under way.
@@ -61,6 +61,10 @@ class Runtime {
   virtual void forget(Graph graph) = 0;
   // Everything asked for before has happened. A device that is dead, or a kernel that went wrong, aborts with its line.
   virtual void wait() = 0;
+  // The first failure since it was asked the last time of a copy, a launch, a replay or a wait on a device that is
+  // alive. What was asked for behind it was not done, and nothing is until somebody has taken the error. REQUIRES
+  // wait() before.
+  virtual Status take_error() = 0;
 };
 
 // kValue: its name. Kernels that stand in kernels/list.cuh have one; no other can be launched.

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "backend/cuda/driver/driver.h"
 #include "backend/cuda/kernels/list.cuh"
@@ -43,10 +44,10 @@ class DriverRuntime final : public Runtime {
   // What was opened is closed, whatever the driver says to it: nobody is left to tell.
   ~DriverRuntime() override {
     if (context_ == nullptr) return;
-    static_cast<void>(driver_.run(calls_.use, context_));
-    if (stream_ != nullptr) static_cast<void>(driver_.run(calls_.end_stream, stream_));
-    if (module_ != nullptr) static_cast<void>(driver_.run(calls_.unload, module_));
-    static_cast<void>(driver_.run(calls_.release, device_));
+    static_cast<void>(twice([&] { return driver_.run(calls_.use, context_); }));
+    if (stream_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_stream, stream_); }));
+    if (module_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.unload, module_); }));
+    static_cast<void>(twice([&] { return driver_.run(calls_.release, device_); }));
   }
 
   Status open(std::span<const std::byte> image) {
@@ -72,31 +73,33 @@ class DriverRuntime final : public Runtime {
     Status cleared = driver_.run(calls_.fill, at, static_cast<unsigned char>(0), n, stream_);
     if (cleared) cleared = driver_.run(calls_.wait, stream_);  // shared memory is the host's until the next launch
     if (cleared) return pointer(at);
-    static_cast<void>(driver_.run(calls_.free, at));
+    static_cast<void>(twice([&] { return driver_.run(calls_.free, at); }));
     return tl::make_unexpected(cleared.error());
   }
 
   void release(std::byte* data) override {
-    expect(use_context());
+    expect(twice([&] { return use_context(); }));
     const std::lock_guard<std::mutex> held(lock_);
-    if (pinned_.erase(data) > 0) return expect(driver_.run(calls_.free_pinned, static_cast<void*>(data)));
-    expect(driver_.run(calls_.free, address(data)));
+    const bool is_pinned = pinned_.erase(data) > 0;
+    expect(twice([&] {
+      return is_pinned ? driver_.run(calls_.free_pinned, static_cast<void*>(data))
+                       : driver_.run(calls_.free, address(data));
+    }));
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override {
-    expect(use_context());
-    expect(driver_.run(calls_.upload, address(to), from, static_cast<size_t>(bytes), stream_));
+    ask([&] { return driver_.run(calls_.upload, address(to), from, static_cast<size_t>(bytes), stream_); });
   }
 
   void download(std::byte* to, const void* from, int64_t bytes) override {
-    expect(use_context());
-    expect(driver_.run(calls_.download, static_cast<void*>(to), reinterpret_cast<DevicePointer>(from),
-                       static_cast<size_t>(bytes), stream_));
+    ask([&] {
+      return driver_.run(calls_.download, static_cast<void*>(to), reinterpret_cast<DevicePointer>(from),
+                         static_cast<size_t>(bytes), stream_);
+    });
   }
 
   void launch(const Launch& launch) override {
-    expect(use_context());
-    expect(ask_for(launch));
+    ask([&] { return ask_for(launch); });
   }
 
   Result<Graph> record(std::span<const Launch> launches) override {
@@ -111,27 +114,48 @@ class DriverRuntime final : public Runtime {
         driver_.run(calls_.end_capture, stream_, &graph);  // in any case: else the stream stays captured
     if (recorded) recorded = ended;
     if (recorded) recorded = driver_.run(calls_.make_runnable, &runnable, graph, 0ULL);
-    if (graph != nullptr) static_cast<void>(driver_.run(calls_.end_graph, graph));
+    if (graph != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_graph, graph); }));
     if (!recorded) return tl::make_unexpected(recorded.error());
     return runnable;
   }
 
   void replay(Graph graph) override {
-    expect(use_context());
-    expect(driver_.run(calls_.launch_graph, graph, stream_));
+    ask([&] { return driver_.run(calls_.launch_graph, graph, stream_); });
   }
 
   void forget(Graph graph) override {
-    expect(use_context());
-    expect(driver_.run(calls_.end_runnable, graph));
+    expect(twice([&] { return use_context(); }));
+    expect(twice([&] { return driver_.run(calls_.end_runnable, graph); }));
   }
 
+  // What a dead device says to one wait it says to the next.
   void wait() override {
-    expect(use_context());
-    expect(driver_.run(calls_.wait, stream_));
+    const auto wait_once = [&] {
+      const Status used = use_context();
+      return used ? driver_.run(calls_.wait, stream_) : used;
+    };
+    const Status waited = wait_once();
+    if (waited) return;
+    if (asked_) asked_ = waited;
+    expect(wait_once());
   }
+
+  Status take_error() override { return std::exchange(asked_, {}); }
 
  private:
+  // Behind a failure nothing is asked for.
+  template <class F>
+  void ask(const F& call) {
+    if (asked_) asked_ = use_context();
+    if (asked_) asked_ = call();
+  }
+  // What must be given back or stays for ever is tried again where the driver refuses once.
+  template <class F>
+  static Status twice(const F& call) {
+    const Status first = call();
+    return first ? first : call();
+  }
+
   // The driver copies the arguments before it returns.
   Status ask_for(const Launch& launch) const {
     const auto function = functions_.find(launch.name);
@@ -230,6 +254,7 @@ class DriverRuntime final : public Runtime {
   std::map<std::string_view, Handle> functions_;
   const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};
   bool begins_early_ = false;  // device/entries.cu
+  Status asked_;               // the first failure of what nobody waits for
   std::mutex lock_;
   std::set<std::byte*> pinned_;  // under lock_
   std::string description_;

@@ -1,8 +1,10 @@
-// A fake runtime that counts what is asked of it, and on request has no memory or refuses to record. For tests.
+// A fake runtime that counts what is asked of it, and on request has no memory, refuses to record or lets a replay
+// fail. For tests.
 #pragma once
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/emulated/runtime_fake.h"
 
@@ -10,10 +12,11 @@ namespace quire::cuda {
 
 struct RuntimeCalls {
   int failing_allocation = 0;  // by number, from 1 on; 0: none
+  int failing_replay = 0;      // likewise
   bool refuses_to_record = false;
   int n_alive = 0;  // allocations and graphs
-  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0, n_replays = 0,
-      n_waits = 0;
+  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0,
+      n_replays = 0, n_waits = 0;
 };
 
 class CountingRuntime final : public Runtime {
@@ -49,7 +52,10 @@ class CountingRuntime final : public Runtime {
     return runtime_->record(launches);
   }
   void replay(Graph graph) override {
-    ++n_.n_replays;
+    if (++n_.n_replays == n_.failing_replay) {
+      has_failed_ = true;
+      return;
+    }
     runtime_->replay(graph);
   }
   void forget(Graph graph) override {
@@ -61,9 +67,14 @@ class CountingRuntime final : public Runtime {
     ++n_.n_waits;
     runtime_->wait();
   }
+  Status take_error() override {
+    if (!std::exchange(has_failed_, false)) return {};
+    return fail(Code::internal, "cuGraphLaunch: not today");
+  }
 
  private:
   RuntimeCalls& n_;
+  bool has_failed_ = false;
   std::shared_ptr<Runtime> runtime_ = make_fake_runtime({});
 };
 

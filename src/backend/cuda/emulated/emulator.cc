@@ -129,7 +129,7 @@ void Machine::run_block() {
 void Machine::make_ready() {
   const auto n = static_cast<size_t>(work_->n_threads);
   warps_.assign(n / kLanes, Warp());
-  if (fibers_.size() != n) fibers_ = std::vector<Fiber>(n);
+  if (fibers_.size() < n) fibers_.resize(n);
   words_.assign(shared_.size() / 4 + 1, Word());
   std::ranges::fill(shared_, std::byte{0xff});
   n_live_ = work_->n_threads;
@@ -137,7 +137,7 @@ void Machine::make_ready() {
   ++epoch_;
   for (int t = 0; t < work_->n_threads; ++t) {
     Fiber& fiber = fibers_[static_cast<size_t>(t)];
-    if (!fiber.stack) fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+    if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
     fiber.thread = t;
     fiber.warp = t / kLanes;
     fiber.lane = t % kLanes;

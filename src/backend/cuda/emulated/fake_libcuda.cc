@@ -156,6 +156,12 @@ void quire_fake_reset(const FakeDriver& options) {
   t_context = nullptr;
 }
 
+void quire_fake_fail(int nth, int code) {
+  State& s = state();
+  const std::lock_guard<std::mutex> held(s.lock);
+  s.options.failing_call = nth == 0 ? 0 : s.n_calls + nth;
+  s.options.code = code;
+}
 int quire_fake_calls() { return state().n_calls; }
 int quire_fake_alive() {
   const State& s = state();

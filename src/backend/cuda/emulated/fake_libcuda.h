@@ -20,6 +20,7 @@ struct FakeDriver {
 
 // Of the library's functions, by these names.
 using FakeReset = void (*)(const FakeDriver& options);  // quire_fake_reset: as if just opened; nothing may be alive
+using FakeFail = void (*)(int nth, int code);           // quire_fake_fail: of the calls from now on; 0: none
 using FakeCount = int (*)();                            // quire_fake_calls, quire_fake_alive
 using FakeText = const char* (*)();                     // quire_fake_trace: names of calls, each with a blank behind it
 

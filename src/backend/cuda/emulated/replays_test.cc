@@ -100,11 +100,42 @@ TEST_F(CudaReplays, FewLaunchesStaySingle) {
 
 TEST_F(CudaReplays, WhereNothingCanBeRecordedLaunchesStaySingle) {
   below_.refuses_to_record = true;
-  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(step(2), 16);
+  for (int turn = 0; turn < 4; ++turn) EXPECT_EQ(step(2), 16);
   below_.refuses_to_record = false;
-  EXPECT_EQ(step(2), 16);  // nobody asks again
-  EXPECT_EQ(below_.n_launches, 16);
+  EXPECT_EQ(step(2), 16);  // nobody asks after three times
+  EXPECT_EQ(below_.n_launches, 20);
   EXPECT_EQ(below_.n_replays, 0);
+}
+
+TEST_F(CudaReplays, AGraphIsMadeAnewWhereAStepFailed) {
+  step(2);
+  step(2);
+  EXPECT_EQ(n_graphs(), 1);
+  below_.failing_replay = 2;
+  EXPECT_EQ(step(2), 1);
+  const Status failed = runtime_->take_error();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message, "cuGraphLaunch: not today");
+  EXPECT_TRUE(runtime_->take_error());
+  EXPECT_EQ(n_graphs(), 0);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(step(2), 16);
+    EXPECT_TRUE(runtime_->take_error());
+  }
+  EXPECT_EQ(n_graphs(), 1);
+}
+
+TEST_F(CudaReplays, AfterThreeFailuresLaunchesStaySingle) {
+  for (int i = 1; i <= 3; ++i) {
+    step(2);
+    EXPECT_TRUE(runtime_->take_error());
+    below_.failing_replay = below_.n_replays + 1;
+    step(2);
+    EXPECT_FALSE(runtime_->take_error());
+  }
+  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(step(2), 16);
+  EXPECT_EQ(below_.n_replays, 3);
+  EXPECT_EQ(n_graphs(), 0);
 }
 
 TEST_F(CudaReplays, TheLongestUnusedIsForgottenAndAllInTheEnd) {

@@ -99,6 +99,8 @@ class FakeRuntime final : public Runtime {
     is_shut_ = false;
   }
 
+  Status take_error() override { return {}; }
+
  private:
   struct Work {
     std::byte* to;
