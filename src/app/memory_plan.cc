@@ -258,7 +258,7 @@ Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const 
   EngineOptions wanted = options;
   const double share = needs.token_bytes == 0 ? 1 : own_bytes / static_cast<double>(needs.token_bytes);
   wanted.kv_bytes = static_cast<int64_t>(static_cast<double>(options.kv_bytes) / share);
-  Result<MemoryPlan> plan = plan_memory(needs, available_memory(), wanted);
+  Result<MemoryPlan> plan = plan_memory(needs, memory_of(model), wanted);
   if (!plan) return error_within(model.model, std::move(plan).error());
   if (options.n_ctx == 0 && plan->n_ctx < needs.n_ctx) {
     log_info(model.model + ": a context of " + std::to_string(plan->n_ctx) + " tokens fits; the model could take " +
@@ -279,7 +279,7 @@ Status check_weights_fit(const ModelFile& file, const ModelOptions& model) {
   least.n_ctx = 2;
   QR_TRY(const MemoryNeeds needs, measure_needs(file, model, least));
   least.kv_bytes = needs.kv_bytes(1);
-  const Result<MemoryPlan> plan = plan_memory(needs, available_memory(), least);
+  const Result<MemoryPlan> plan = plan_memory(needs, memory_of(model), least);
   if (!plan) return error_within(file.path, plan.error());
   return {};
 }

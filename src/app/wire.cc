@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "model/gguf_form.h"
 #include "model/weight_loader.h"
@@ -45,6 +46,8 @@ struct Backend {
   int64_t (*linear_bytes)(const WeightFormat& format, int64_t n_out, int64_t n_in);
   // For layers like these; null: it has everything.
   Status (*check_has)(std::span<const AttnParams> attention) = nullptr;
+  // Of a device's memory; −1: there is no device. Null: it computes in the system's.
+  int64_t (*free_bytes)() = nullptr;
 };
 
 CpuOptions cpu_options(const ModelOptions& options) { return {.n_threads = options.threads, .isa = options.isa}; }
@@ -65,7 +68,8 @@ constexpr Backend kBackends[] = {
      .n_threads = [](const ModelOptions&) { return 1; },
      .probe = [](const ModelOptions&) -> Result<UnitPeak> { return UnitPeak{}; },
      .linear_bytes = cuda_linear_bytes,
-     .check_has = check_cuda_has},
+     .check_has = check_cuda_has,
+     .free_bytes = cuda_free_bytes},
     {.name = "ref",
      .make = [](const ModelOptions&) -> Result<std::unique_ptr<Ops>> { return make_ref_ops(); },
      .n_threads = [](const ModelOptions&) { return 1; },
@@ -111,6 +115,12 @@ Result<std::unique_ptr<Ops>> make_ops(const ModelOptions& options) {
 int n_threads(const ModelOptions& options) { return backend_of(options).n_threads(options); }
 
 Result<UnitPeak> probe_peak(const ModelOptions& options) { return backend_of(options).probe(options); }
+
+int64_t memory_of(const ModelOptions& options) {
+  const Backend& backend = backend_of(options);
+  const int64_t of_device = backend.free_bytes != nullptr ? backend.free_bytes() : -1;
+  return of_device < 0 ? available_memory() : of_device;
+}
 
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {
   return backend_of(options).linear_bytes(format, n_out, n_in);

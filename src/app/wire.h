@@ -61,6 +61,8 @@ Result<UnitPeak> probe_peak(const ModelOptions& options);
 Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 // Bytes that the chosen backend will take for a weight of this shape, without its bias.
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);
+// Bytes that are left now where the chosen backend puts weights, cache and activations.
+int64_t memory_of(const ModelOptions& options);
 // Instruction sets of the cpu backend that run here, the fastest last.
 std::vector<std::string> usable_isas();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/memory.h"
 #include "engine/limits.h"
 #include "engine/loop_engine.h"
 #include "engine/option_ranges.h"
@@ -126,6 +127,12 @@ int n_with_bytes(const BlockCounts& counts, const KvLayout& layout) {
   return layout.token_bytes(0) > 0 || layout.token_bytes() == 0 ? counts.n_blocks : counts.n_window_blocks;
 }
 
+// What is left where blocks lie: of the system's memory, or of a device's, which the step's arena takes from, too.
+int64_t memory_for_blocks(const Model& model, Ops& ops, const EngineOptions& options) {
+  const int64_t of_device = ops.free_bytes();
+  return of_device < 0 ? available_memory() : std::max<int64_t>(of_device - scratch_bytes(model, options), 0);
+}
+
 Result<EngineMemory> take_memory(
     const EngineUses& uses, const EngineOptions& options, const BlockCounts& counts, int n_learned, bool recorded) {
   const KvLayout& layout = uses.model.info().kv_layout;
@@ -163,7 +170,8 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   settle_drafts(options, env.proposer != nullptr || !options.proposer.empty());
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));
   QR_TRY_VOID(find_entry<KvPolicyEntry>("kv_policy", options.kv_policy));
-  if (options.kv_bytes == 0) options.kv_bytes = default_kv_bytes(options, info.kv_layout);
+  if (options.kv_bytes == 0)
+    options.kv_bytes = default_kv_bytes(options, info.kv_layout, memory_for_blocks(model, ops, options));
   if (options.swap_bytes > 0 && env.recorder != nullptr)
     return fail(Code::invalid, "swap_bytes excludes a recording: no copies are in it");
   QR_TRY_VOID(check_prefixes(env.prefixes, options.n_ctx));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/memory.h"
 #include "engine/batcher.h"
 #include "engine/option_ranges.h"
 #include "engine/policy.h"
@@ -250,9 +249,8 @@ int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_
 
 // No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
 // context the longest requests are refused, which is better than being killed later.
-int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout) {
+int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout, int64_t available) {
   const Shape s = shape_of(options, layout);
-  const int64_t available = available_memory();
   const int64_t one = cache_bytes(options, layout, 1);
   const int64_t room = std::max(available / 4, std::min(one, available / 2));
   const int64_t all = cache_bytes(options, layout, std::min(options.max_seqs, kContexts));

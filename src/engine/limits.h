@@ -1,5 +1,5 @@
 // Every limit of the engine, checked before work: what options may say, what a request may ask for, how much memory the
-// cache takes by itself. Pure functions but for default_kv_bytes, which asks the system. Any thread.
+// cache takes by itself. Pure functions. Any thread.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -62,9 +62,9 @@ int64_t most_drafted(const EngineOptions& options, int64_t n);
 // Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
 int64_t scratch_bytes(const Model& model, const EngineOptions& options);
 
-// Cache memory when nothing was asked for: that of eight contexts (of max_seqs, where these are fewer), as far as there
-// is memory. At least a block for every layer.
-int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout);
+// Cache memory when nothing was asked for: that of eight contexts (of max_seqs, where these are fewer), as far as
+// `available` bytes go. At least a block for every layer.
+int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout, int64_t available);
 
 struct BlockCounts {
   int n_blocks = 0;         // of every full group

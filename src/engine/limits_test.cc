@@ -100,13 +100,12 @@ TEST(DefaultKvBytes, IsBoundedByContextsAndByMemory) {
   const auto bytes = [](int n_ctx, int64_t token_bytes, int max_seqs) {
     KvLayout layout;
     layout.claim(KvGroup{}, token_bytes);
-    return default_kv_bytes({.max_seqs = max_seqs, .n_ctx = n_ctx}, layout);
+    return default_kv_bytes({.max_seqs = max_seqs, .n_ctx = n_ctx}, layout, int64_t{1} << 36);
   };
   EXPECT_EQ(bytes(1024, 1024, 1), 1 << 20);
   EXPECT_EQ(bytes(1024, 1024, 64), 8 << 20);
-  const int64_t room = bytes(1 << 28, 1 << 22, 64);  // more than there is
-  EXPECT_GT(room, 1 << 20);
-  EXPECT_LT(room, int64_t{1} << 50);
+  EXPECT_EQ(bytes(1 << 28, 1 << 22, 64), int64_t{1} << 35) << "half, where one context takes more";
+  EXPECT_EQ(bytes(1 << 14, 1 << 20, 64), int64_t{1} << 34) << "a quarter, where many do";
   EXPECT_EQ(bytes(1 << 28, int64_t{1} << 45, 64), int64_t{1} << 49) << "one block at least";
 }
 

@@ -14,6 +14,7 @@ class ForwardingOps : public Ops {
   std::string describe() const override { return target().describe(); }
   Result<Buffer> allocate(int64_t bytes) override { return target().allocate(bytes); }
   Result<Buffer> allocate_blocks(int64_t bytes) override { return target().allocate_blocks(bytes); }
+  int64_t free_bytes() override { return target().free_bytes(); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return target().allocate_arena(bytes); }
   void finish() override { target().finish(); }
   Status take_error() override { return target().take_error(); }

@@ -22,6 +22,7 @@ class NoOps : public ForwardingOps {
 
   // Whoever derives says where memory comes from.
   Result<Buffer> allocate_blocks(int64_t bytes) override { return allocate(bytes); }
+  int64_t free_bytes() override { return -1; }
   Result<Buffer> allocate_arena(int64_t bytes) override { return allocate(bytes); }
   void finish() override {}
   Status take_error() override { return {}; }

@@ -30,6 +30,8 @@ class Ops {
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
   // The same for blocks of the cache: a backend whose device has memory of its own gives some of that, with a copier.
   virtual Result<Buffer> allocate_blocks(int64_t bytes) { return allocate(bytes); }
+  // Bytes that are left of what allocate_blocks gives; −1: it is the host's memory.
+  virtual int64_t free_bytes() { return -1; }
   // The same for an arena: a backend whose device has memory of its own gives tables beside it.
   virtual Result<Buffer> allocate_arena(int64_t bytes) { return allocate(bytes); }
   // What was asked for before has happened: until the next op the host may read and write what ops read and write.

@@ -287,6 +287,38 @@ TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
               seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened);
 }
 
+// The host does not reach them by itself. A copy of which a call fails says so, and the next one is done.
+TEST(CudaCalls, BytesOfBlocksGoByTheDevice) {
+  const TestDriver driver;
+  driver.reset();
+  {
+    const auto ops = *cuda::CudaOps::make(*driver.open(), cpu_sample_kernels());
+    const Buffer memory = *ops->allocate_blocks(3 * 256);
+    const KvGroupView blocks{memory.data(), 256, 16, memory.copier()};
+    std::vector<std::byte> bytes(256), back(256);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
+    const auto done = [&](int nth) {
+      driver.fail(nth, kUnknownError);
+      std::ranges::fill(back, std::byte{0});
+      const bool all = blocks.write(2, bytes.data()) && blocks.copy(0, 2) && blocks.read(back.data(), 0);
+      driver.fail(0, 0);
+      EXPECT_TRUE(!all || back == bytes);
+      return all;
+    };
+    EXPECT_TRUE(done(0));
+    const int before = driver.calls();
+    EXPECT_TRUE(done(0));
+    const int n = driver.calls() - before;
+    ASSERT_GE(n, 6);
+    for (int nth = 1; nth <= n; ++nth) {
+      EXPECT_FALSE(done(nth)) << nth;
+      EXPECT_TRUE(done(0)) << nth;
+    }
+    EXPECT_DEATH(static_cast<void>(*static_cast<volatile std::byte*>(blocks.block(1))), "");
+  }
+  EXPECT_EQ(driver.alive(), 0);
+}
+
 // In the middle of a step, when some of it has been asked of the device.
 class ThrowingOps final : public WrappedOps {
  public:

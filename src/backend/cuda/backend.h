@@ -22,7 +22,7 @@ namespace quire::cuda {
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
-class CudaOps final : public Ops {
+class CudaOps final : public Ops, private Copier {
  public:
   // Code::exhausted where the device has no memory for the workspace.
   static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums);
@@ -31,6 +31,8 @@ class CudaOps final : public Ops {
   std::string describe() const override { return "cuda, " + runtime_->describe(); }
   Result<Buffer> allocate(int64_t bytes) override;
   Result<Buffer> allocate_arena(int64_t bytes) override { return tables_.allocate(bytes); }
+  Result<Buffer> allocate_blocks(int64_t bytes) override;
+  int64_t free_bytes() override { return runtime_->free_bytes(); }
   void finish() override {
     if (!is_fresh_) wait();
   }
@@ -66,6 +68,10 @@ class CudaOps final : public Ops {
   CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
       : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
+  bool copy(std::byte* to, const std::byte* from, int64_t bytes) override;
+  bool read(std::byte* to, const std::byte* from, int64_t bytes) override;
+  bool write(std::byte* to, const std::byte* from, int64_t bytes) override;
+  std::byte* pinned(int64_t bytes);
   Status load(std::byte* to, const void* from, int64_t bytes);
   void wait();
 
@@ -121,8 +127,8 @@ class CudaOps final : public Ops {
   bool is_fresh_ = true;  // nothing is asked for: what the host writes to tables is not on the device
   std::vector<Turns> turns_;
   std::vector<float> made_;      // by the host, for an upload that is under way
-  std::byte* logits_ = nullptr;  // pinned, a copy for sampling
-  int64_t logits_bytes_ = 0;
+  std::byte* pinned_ = nullptr;  // for copies to the host: of logits, of blocks
+  int64_t pinned_bytes_ = 0;
   SampleScratch scratch_;
 };
 

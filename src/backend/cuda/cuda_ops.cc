@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,11 @@
 #include "ops/route.h"
 
 namespace quire {
+namespace {
+
+constexpr int64_t kOfGraphs = int64_t{128} << 20;  // what recorded steps take of a device at most; not measured
+
+}  // namespace
 namespace cuda {
 namespace {
 
@@ -38,7 +44,7 @@ CudaOps::~CudaOps() {
   for (const Turns& turns : turns_) {
     if (turns.rows != nullptr) runtime_->release(turns.rows);
   }
-  if (logits_ != nullptr) runtime_->release(logits_);
+  if (pinned_ != nullptr) runtime_->release(pinned_);
   for (std::byte* data : memory_) runtime_->release(data);
 }
 
@@ -51,6 +57,43 @@ Result<std::byte*> CudaOps::own_memory(int64_t bytes, Place place) {
 Result<Buffer> CudaOps::allocate(int64_t bytes) {
   QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::shared));
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
+}
+
+Result<Buffer> CudaOps::allocate_blocks(int64_t bytes) {
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::device));
+  return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes, nullptr, this);
+}
+
+// What failed before is a failure of the copy.
+bool CudaOps::copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (!take_error()) return false;
+  runtime_->copy(to, from, bytes);
+  wait();
+  return take_error().has_value();
+}
+
+bool CudaOps::write(std::byte* to, const std::byte* from, int64_t bytes) {
+  return take_error() && load(to, from, bytes);
+}
+
+bool CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
+  std::byte* const between = take_error() ? pinned(bytes) : nullptr;
+  if (between == nullptr) return false;
+  runtime_->download(between, from, bytes);
+  wait();
+  if (!take_error()) return false;
+  std::memcpy(to, between, static_cast<size_t>(bytes));
+  return true;
+}
+
+// So many bytes of pinned memory, until the next call; null: there are none. REQUIRES nothing under way.
+std::byte* CudaOps::pinned(int64_t bytes) {
+  if (bytes <= pinned_bytes_) return pinned_;
+  if (pinned_ != nullptr) runtime_->release(pinned_);
+  const auto got = runtime_->allocate(bytes, Place::pinned);
+  pinned_ = got ? *got : nullptr;
+  pinned_bytes_ = got ? bytes : 0;
+  return pinned_;
 }
 
 void CudaOps::wait() {
@@ -362,20 +405,15 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 // By a copy in pinned memory; where there is none for it, in the memory that is shared.
 void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params) {
   const int64_t row_bytes = logits.dim(1) * 4, bytes = logits.dim(0) * row_bytes;
-  if (bytes > logits_bytes_) {
-    finish();
-    if (logits_ != nullptr) runtime_->release(logits_);
-    const auto got = runtime_->allocate(bytes, Place::pinned);
-    logits_ = got ? *got : nullptr;
-    logits_bytes_ = got ? bytes : 0;
-  }
-  for (int64_t i = 0; i < logits.dim(0) && logits_ != nullptr; ++i) {
-    runtime_->download(logits_ + i * row_bytes, logits.row<float>(i), row_bytes);
+  if (bytes > pinned_bytes_) finish();
+  std::byte* const copies = pinned(bytes);
+  for (int64_t i = 0; i < logits.dim(0) && copies != nullptr; ++i) {
+    runtime_->download(copies + i * row_bytes, logits.row<float>(i), row_bytes);
   }
   wait();
   for (size_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
-    float* row = logits_ != nullptr ? reinterpret_cast<float*>(logits_ + at * row_bytes) : logits.row<float>(at);
+    float* row = copies != nullptr ? reinterpret_cast<float*>(copies + at * row_bytes) : logits.row<float>(at);
     sample_row(std::span(row, static_cast<size_t>(logits.dim(1))), params[i], sums_, scratch_, out[i]);
   }
 }
@@ -395,6 +433,12 @@ Status check_cuda_has(std::span<const AttnParams> attention) {
                 "--backend cuda has no kernels for --kv-type " + std::string(codec->name) + " so far");
   }
   return {};
+}
+
+int64_t cuda_free_bytes() {
+  const auto runtime = cuda::open_runtime();
+  if (!runtime) return -1;
+  return std::max<int64_t>((*runtime)->free_bytes() - cuda::kWorkspaceBytes - kOfGraphs, 0);
 }
 
 int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {

@@ -15,6 +15,10 @@ Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums);
 // Weights are load_linear's to refuse.
 Status check_cuda_has(std::span<const AttnParams> attention);
 
+// Bytes of the device's memory that are left for weights, cache and activations; −1: there is no device, and
+// make_cuda_ops says why.
+int64_t cuda_free_bytes();
+
 // Bytes that load_linear takes for a weight of this shape.
 int64_t cuda_linear_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
 

@@ -12,6 +12,8 @@ Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels&) { return fail(C
 
 Status check_cuda_has(std::span<const AttnParams>) { return fail(Code::unsupported, std::string(kNone)); }
 
+int64_t cuda_free_bytes() { return -1; }
+
 int64_t cuda_linear_bytes(const WeightFormat&, int64_t, int64_t) { return 0; }
 
 }  // namespace quire

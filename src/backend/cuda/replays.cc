@@ -18,10 +18,10 @@ constexpr size_t kMostGraphs = 64, kMostRuns = 256;  // runs: of which the hash 
 constexpr int kMostFailures = 3;                     // one after the other, then launches stay single
 
 struct Copy {
+  enum class Kind : uint8_t { up, down, within } kind = Kind::up;
   std::byte* to = nullptr;
   const void* from = nullptr;
   int64_t bytes = 0;
-  bool is_upload = false;
 };
 
 // Launches, and the copy behind them.
@@ -65,8 +65,14 @@ class Replays final : public Runtime {
   DeviceSize size() const override { return runtime_->size(); }
   Result<std::byte*> allocate(int64_t bytes, Place place) override { return runtime_->allocate(bytes, place); }
   void release(std::byte* data) override { runtime_->release(data); }
-  void upload(std::byte* to, const void* from, int64_t bytes) override { end_run({to, from, bytes, true}); }
-  void download(std::byte* to, const void* from, int64_t bytes) override { end_run({to, from, bytes, false}); }
+  int64_t free_bytes() override { return runtime_->free_bytes(); }
+  void upload(std::byte* to, const void* from, int64_t bytes) override { end_run({Copy::Kind::up, to, from, bytes}); }
+  void download(std::byte* to, const void* from, int64_t bytes) override {
+    end_run({Copy::Kind::down, to, from, bytes});
+  }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    end_run({Copy::Kind::within, to, from, bytes});
+  }
   void launch(const Launch& launch) override { launches_.push_back(launch); }
   Result<Graph> record(std::span<const Launch> launches) override { return runtime_->record(launches); }
   void forget(Graph graph) override { runtime_->forget(graph); }
@@ -106,13 +112,21 @@ class Replays final : public Runtime {
     for (const Run& run : runs_) {
       launch_all(std::span(launches_).subspan(at, run.n_launches));
       at += run.n_launches;
-      const auto& [to, from, bytes, is_upload] = run.copy;
-      is_upload ? runtime_->upload(to, from, bytes) : runtime_->download(to, from, bytes);
+      ask_for(run.copy);
     }
     launch_all(std::span(launches_).subspan(at));
     runs_.clear();
     launches_.clear();
     n_in_runs_ = 0;
+  }
+
+  void ask_for(const Copy& copy) {
+    const auto& [kind, to, from, bytes] = copy;
+    switch (kind) {
+      case Copy::Kind::up: return runtime_->upload(to, from, bytes);
+      case Copy::Kind::down: return runtime_->download(to, from, bytes);
+      case Copy::Kind::within: return runtime_->copy(to, static_cast<const std::byte*>(from), bytes);
+    }
   }
 
   void launch_all(std::span<const Launch> launches) {

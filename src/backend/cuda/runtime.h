@@ -50,9 +50,11 @@ class Runtime {
   // Aligned to 256 bytes, zero-filled. Code::exhausted names the size and what is left.
   virtual Result<std::byte*> allocate(int64_t bytes, Place place) = 0;
   virtual void release(std::byte* data) = 0;
+  virtual int64_t free_bytes() = 0;  // of the device's memory
   // `from` stays as it is until the next wait() has returned.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;   // to pinned memory
+  virtual void copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // within the device's memory
   virtual void launch(const Launch& launch) = 0;
   // Launches in this order as one, which replay() asks for again with the arguments that they have now. An error is the
   // driver's; nothing is kept then. forget() while no work is under way.

@@ -58,6 +58,7 @@ struct DriverCalls {
   DriverCall<DevicePointer, unsigned char, size_t, Handle> fill{"cuMemsetD8Async"};
   DriverCall<DevicePointer, const void*, size_t, Handle> upload{"cuMemcpyHtoDAsync_v2"};
   DriverCall<void*, DevicePointer, size_t, Handle> download{"cuMemcpyDtoHAsync_v2"};
+  DriverCall<DevicePointer, DevicePointer, size_t, Handle> copy{"cuMemcpyDtoDAsync_v2"};
   DriverCall<Handle*, unsigned> make_stream{"cuStreamCreate"};
   DriverCall<Handle> end_stream{"cuStreamDestroy_v2"};
   DriverCall<Handle> wait{"cuStreamSynchronize"};

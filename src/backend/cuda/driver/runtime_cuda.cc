@@ -98,6 +98,19 @@ class DriverRuntime final : public Runtime {
     });
   }
 
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    ask([&] { return driver_.run(calls_.copy, address(to), address(from), static_cast<size_t>(bytes), stream_); });
+  }
+
+  int64_t free_bytes() override {
+    size_t left = 0, all = 0;
+    const auto find = [&] {
+      const Status used = use_context();
+      return used ? driver_.run(calls_.memory, &left, &all) : used;
+    };
+    return twice(find) ? static_cast<int64_t>(left) : 0;
+  }
+
   void launch(const Launch& launch) override {
     ask([&] { return ask_for(launch); });
   }

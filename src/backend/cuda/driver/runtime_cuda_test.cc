@@ -200,6 +200,21 @@ TEST_F(DriverRuntime, EveryCallThatFailsInARecordingIsNamedAndNothingIsKept) {
   }
 }
 
+TEST_F(DriverRuntime, ACopyWithinTheDevice) {
+  const auto runtime = *open();
+  std::byte *a = *runtime->allocate(64, Place::device), *b = *runtime->allocate(64, Place::device),
+            *host = *runtime->allocate(64, Place::pinned);
+  const int64_t value = 0x0123456789abcdef;
+  runtime->upload(a + 8, &value, sizeof value);
+  runtime->copy(b, a, 64);
+  runtime->download(host, b, 64);
+  runtime->wait();
+  EXPECT_EQ(std::memcmp(host + 8, &value, sizeof value), 0);
+  EXPECT_EQ(host[0], std::byte{0});
+  EXPECT_EQ(runtime->free_bytes(), (int64_t{64} << 30) - 3 * 64);
+  for (std::byte* data : {a, b, host}) runtime->release(data);
+}
+
 // Each call of a copy up, a launch, a replay, a copy down and a wait in turn.
 TEST_F(DriverRuntime, AFailureIsToldOnceAndNothingBehindItIsDone) {
   const auto runtime = *open();

@@ -15,7 +15,7 @@ struct RuntimeCalls {
   int failing_replay = 0;      // likewise
   bool refuses_to_record = false;
   int n_alive = 0;  // allocations and graphs
-  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0,
+  int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_copies = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0,
       n_replays = 0, n_waits = 0;
 };
 
@@ -41,6 +41,11 @@ class CountingRuntime final : public Runtime {
     ++n_.n_downloads;
     runtime_->download(to, from, bytes);
   }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    ++n_.n_copies;
+    runtime_->copy(to, from, bytes);
+  }
+  int64_t free_bytes() override { return runtime_->free_bytes(); }
   void launch(const Launch& launch) override {
     ++n_.n_launches;
     runtime_->launch(launch);

@@ -374,6 +374,19 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   return 0;
 }
 
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  Call call("cuMemcpyDtoDAsync_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
+  const auto n = static_cast<int64_t>(bytes);
+  const Region *target = call.region(to, n), *source = call.region(from, n);
+  if (target == nullptr || source == nullptr) return kInvalidValue;
+  if (!target->is_cleared || !source->is_cleared) return kIllegalAddress;
+  call->runtime->copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from), n);
+  return 0;
+}
+
 int cuStreamCreate(void** stream, unsigned flags) {
   Call call("cuStreamCreate", Needs::context);
   if (call.is_refused()) return call.code();

@@ -64,6 +64,12 @@ class FakeRuntime final : public Runtime {
     enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
   }
 
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
+    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
+  }
+
+  int64_t free_bytes() override { return options_.bytes - used_; }
+
   void launch(const Launch& launch) override {
     const Blocks& b = launch.blocks;
     QR_CHECK(b.x > 0 && b.x < (int64_t{1} << 31) && b.y > 0 && b.y < 65536 && b.z > 0 && b.z < 65536);
