@@ -158,6 +158,11 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   const int64_t step_blocks = (options.step_tokens + options.block_tokens - 1) / std::max(options.block_tokens, 1);
   for (int g = 1; g < info.kv_layout.n_groups(); ++g) {
     if (info.kv_layout.group(g).kind == KvGroup::Kind::state) continue;
+    if (info.kv_layout.group(g).is_private) {
+      out.token_bytes -= info.kv_layout.token_bytes(g);
+      out.tail_bytes += (2 + step_blocks) * info.kv_layout.block_bytes(g, std::max(options.block_tokens, 1));
+      continue;
+    }
     const int64_t blocks = info.kv_layout.group(g).most_blocks(1, std::max(options.block_tokens, 1)) + step_blocks;
     out.window_tokens = std::max(out.window_tokens, blocks * options.block_tokens);
     out.window_token_bytes += info.kv_layout.token_bytes(g);
@@ -188,7 +193,7 @@ std::string one_of(const std::vector<std::string>& ways) {
 // How long a context that memory holds, at most what the model has.
 int64_t tokens_in(const MemoryNeeds& needs, int64_t bytes) {
   if (needs.token_bytes == 0) return needs.n_ctx;
-  bytes -= needs.state_bytes;
+  bytes -= needs.state_bytes + needs.tail_bytes;
   const int64_t beyond = bytes - needs.window_tokens * needs.token_bytes;
   if (needs.window_tokens == 0 || beyond <= 0) return bytes / needs.token_bytes;
   const int64_t full = needs.token_bytes - needs.window_token_bytes;

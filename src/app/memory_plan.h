@@ -20,6 +20,7 @@ struct MemoryNeeds {
   int64_t token_bytes = 0;      // of the cache
   int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t state_bytes = 0;                            // of the states of one sequence, whatever its length
+  int64_t tail_bytes = 0;                             // of tokens that are not packed yet, with one sequence
   int64_t block_tokens = 0;
   int n_ctx = 0;  // what the model was trained for
   // Of all these what guessing ahead adds: weights, bytes of a cached token, memory of a step beside the model's own.
@@ -34,7 +35,8 @@ struct MemoryNeeds {
   StepNeeds step;                             // not of memory: what its tokens need
   int64_t kv_bytes(int64_t n_tokens) const {  // whole blocks
     const int64_t n = (n_tokens + block_tokens - 1) / block_tokens * block_tokens;
-    return n * (token_bytes - window_token_bytes) + std::min(n, window_tokens) * window_token_bytes + state_bytes;
+    return n * (token_bytes - window_token_bytes) + std::min(n, window_tokens) * window_token_bytes + state_bytes +
+           tail_bytes;
   }
 };
 // `file` was opened by open_model; `options.n_ctx` 0 counts as the model's. Fails as load() does where the model cannot

@@ -166,6 +166,7 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   if (options.n_ctx == 0) options.n_ctx = info.n_ctx;
   QR_TRY_VOID(check_options(options, info.strip_tokens));
   QR_TRY_VOID(check_shift(info.shift, options.block_tokens, {!env.prefixes.empty(), env.recorder != nullptr}));
+  QR_TRY_VOID(check_tails(info.kv_layout, env.recorder != nullptr));
   QR_TRY_VOID(check_state(info.kv_layout, {!env.prefixes.empty(), env.recorder != nullptr, has_tier(options, env)}));
   settle_drafts(options, env.proposer != nullptr || !options.proposer.empty());
   QR_TRY(const PolicyEntry* policy, find_entry<PolicyEntry>("policy", options.policy));

@@ -87,6 +87,14 @@ Status check_shift(const ContextShift& shift, int block_tokens, const BesideShif
   return {};
 }
 
+Status check_tails(const KvLayout& layout, bool recording) {
+  for (int g = 0; g < layout.n_groups() && recording; ++g) {
+    if (layout.group(g).is_private)
+      return fail(Code::invalid, "a cache whose codec packs strips of tokens excludes a recording: tails are in none");
+  }
+  return {};
+}
+
 Status check_state(const KvLayout& layout, const BesideState& wanted) {
   if (layout.state_bytes() == 0) return {};
   const std::string named = "a model whose layers keep a state of " + std::to_string(layout.state_bytes()) + " bytes";
@@ -171,11 +179,12 @@ constexpr int kLeastStates = 2;  // one that is read, one that is written
 
 // Bytes of a block over the layers of each kind, and what bounds the blocks that windows need.
 struct Shape {
-  int64_t full_bytes = 0, window_bytes = 0, state_bytes = 0;
-  int64_t for_one = 0;      // blocks that a window needs in a step with one sequence
-  int64_t between = 0;      // that it holds between steps
-  int64_t in_step = 0;      // that a whole step's tokens fill
-  int64_t for_context = 0;  // that n_ctx tokens fill
+  int64_t full_bytes = 0, window_bytes = 0, state_bytes = 0, tail_bytes = 0;
+  int64_t for_one = 0;        // blocks that a window needs in a step with one sequence
+  int64_t between = 0;        // that it holds between steps
+  int64_t tails_for_one = 0;  // blocks of tails that a step with one sequence fills
+  int64_t in_step = 0;        // that a whole step's tokens fill
+  int64_t for_context = 0;    // that n_ctx tokens fill
 };
 
 Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
@@ -188,10 +197,15 @@ Shape shape_of(const EngineOptions& o, const KvLayout& layout) {
       out.state_bytes += layout.block_bytes(g, o.block_tokens);
       continue;
     }
+    const int64_t for_one = group.most_blocks(std::min({o.max_chunk, o.step_tokens, o.n_ctx}), o.block_tokens);
+    if (group.is_private) {
+      out.tail_bytes += layout.block_bytes(g, o.block_tokens);
+      out.tails_for_one = std::max(out.tails_for_one, for_one);
+      continue;
+    }
     (is_window ? out.window_bytes : out.full_bytes) += layout.block_bytes(g, o.block_tokens);
     if (!is_window) continue;
-    out.for_one =
-        std::max(out.for_one, group.most_blocks(std::min({o.max_chunk, o.step_tokens, o.n_ctx}), o.block_tokens));
+    out.for_one = std::max(out.for_one, for_one);
     out.between = std::max(out.between, group.most_blocks(1, o.block_tokens));
   }
   out.in_step = blocks(o.step_tokens);
@@ -211,6 +225,12 @@ int64_t running(const EngineOptions& o) { return std::min(o.max_seqs, o.step_tok
 // Window blocks that `n` sequences can hold at most.
 int64_t for_windows(const Shape& s, int64_t n) {
   return std::min(std::max(n * s.between + s.in_step, s.for_one), n * s.for_context);
+}
+
+// Blocks of tails that `n` sequences fill in a step: those of its rows, and two that a sequence's rows begin and end
+// in.
+int64_t for_tails(const Shape& s, int64_t n) {
+  return std::min(std::max(2 * n + s.in_step, s.tails_for_one), n * s.for_context);
 }
 
 }  // namespace
@@ -244,7 +264,7 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
   const Shape s = shape_of(options, layout);
   return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes) +
-         times(n_states_for(options, n_contexts), s.state_bytes);
+         times(for_tails(s, n_contexts), s.tail_bytes) + times(n_states_for(options, n_contexts), s.state_bytes);
 }
 
 // No more than a quarter of the memory that is available now; half of it where one context takes that. Under one
@@ -254,15 +274,28 @@ int64_t default_kv_bytes(const EngineOptions& options, const KvLayout& layout, i
   const int64_t one = cache_bytes(options, layout, 1);
   const int64_t room = std::max(available / 4, std::min(one, available / 2));
   const int64_t all = cache_bytes(options, layout, std::min(options.max_seqs, kContexts));
-  return std::max(s.full_bytes + s.window_bytes + kLeastStates * s.state_bytes, std::min(all, room));
+  const int64_t least = s.full_bytes + s.window_bytes + kLeastStates * s.state_bytes + s.tails_for_one * s.tail_bytes;
+  return std::max(least, std::min(all, room));
 }
 
 namespace {
 
 // Blocks of each kind, before it is known whether they are possible.
 struct Shares {
-  int64_t full = 0, window = 0, states = 0;
+  int64_t full = 0, window = 0, states = 0, tails = 0;
 };
+
+// How many of kv_bytes' blocks are tails: at most half of the memory, but enough for one sequence. One whole context
+// comes first where the memory holds one.
+int64_t tail_share(const EngineOptions& o, const Shape& s) {
+  if (s.tail_bytes == 0) return 0;
+  const int64_t wanted = std::min(for_tails(s, running(o)), o.kv_bytes / 2 / s.tail_bytes);
+  const int64_t windows = std::min(s.for_one, s.for_context);
+  const int64_t beside_context =
+      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes)) / s.tail_bytes;
+  const int64_t least = std::min(s.tails_for_one, s.for_context);
+  return std::max(beside_context >= least ? std::min(wanted, beside_context) : wanted, least);
+}
 
 // How many of kv_bytes' blocks are states. One whole context comes first where the memory holds one and its states. At
 // least what one sequence needs, whether or not it fits.
@@ -315,12 +348,14 @@ Status check_states(const EngineOptions& o, const Shape& s, int64_t n_states) {
 // The error where there would be no block, or too many: what the memory makes beside what is taken first.
 std::string no_blocks(const EngineOptions& o, const Shape& s, const Shares& n, int64_t most) {
   const bool asked = o.n_window_blocks > 0 && s.full_bytes > 0;
-  const int64_t taken = times(n.states, s.state_bytes) + (asked ? times(n.window, s.window_bytes) : 0);
+  const int64_t taken =
+      times(n.states, s.state_bytes) + times(n.tails, s.tail_bytes) + (asked ? times(n.window, s.window_bytes) : 0);
   const int64_t block_bytes = s.full_bytes + (asked ? 0 : s.window_bytes);
   const int64_t made = block_bytes > 0 ? std::max<int64_t>(o.kv_bytes - taken, 0) / block_bytes : n.full;
   std::string what = std::to_string(made) + " blocks of " + std::to_string(block_bytes) + " bytes";
   if (asked) what += " beside " + std::to_string(n.window) + " for windows";
   if (n.states > 0) what += (asked ? " and " : " beside ") + std::to_string(n.states) + " states";
+  if (n.tails > 0) what += " beside " + std::to_string(n.tails) + " of tokens that are not packed";
   return "kv memory of " + std::to_string(o.kv_bytes) + " bytes makes " + what + "; 1 to " + std::to_string(most) +
          " are possible";
 }
@@ -331,8 +366,10 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
   const Shape s = shape_of(all, layout);
   const int64_t n_states = state_share(all, s);
   QR_TRY_VOID(check_states(all, s, n_states));
-  EngineOptions o = all;  // less what is states
+  EngineOptions o = all;  // less what is states and tails
   o.kv_bytes -= times(n_states, s.state_bytes);
+  const int64_t n_tails = tail_share(o, s);
+  o.kv_bytes = std::max<int64_t>(o.kv_bytes - times(n_tails, s.tail_bytes), 0);
   const int64_t n_window = window_share(o, s);
   int64_t n_blocks = full_blocks(o, s, n_window);
   const int64_t most = (int64_t{1} << 31) / o.block_tokens - 1 - n_more;  // a slot is an int32
@@ -344,9 +381,10 @@ Result<BlockCounts> count_blocks(const EngineOptions& all, const KvLayout& layou
     n_blocks = n_window;  // a request that fits into these slides nowhere
   }
   if (n_blocks < 1 || n_blocks > most) {
-    return fail(Code::invalid, no_blocks(all, s, {n_blocks, n_window, n_states}, most));
+    return fail(Code::invalid, no_blocks(all, s, {n_blocks, n_window, n_states, n_tails}, most));
   }
-  return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states)};
+  return BlockCounts{static_cast<int>(n_blocks), static_cast<int>(n_window), static_cast<int>(n_states),
+                     static_cast<int>(n_tails)};
 }
 
 RetentionLimits limit_retention(const EngineOptions& o, const BlockCounts& counts) {
@@ -364,6 +402,7 @@ Result<PinLimits> limit_pins(const EngineOptions& o, const KvLayout& layout, con
   int64_t most = 0;
   for (int g = 0; g < layout.n_groups(); ++g) {
     const KvGroup& group = layout.group(g);
+    if (group.is_private) continue;  // nobody pins these
     const int64_t for_one = group.kind == KvGroup::Kind::full     ? s.for_context
                             : group.kind == KvGroup::Kind::window ? s.for_one
                                                                   : kLeastStates;

@@ -28,6 +28,9 @@ struct BesideState {
 };
 Status check_state(const KvLayout& layout, const BesideState& wanted);
 
+// A codec that packs strips, whose tails are in no recording, beside one. Code::invalid says so.
+Status check_tails(const KvLayout& layout, bool recording);
+
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
   int n_blocks = 0, block_tokens = 0;  // that requests may take
@@ -41,7 +44,8 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
 Status check_virtual(int n_virtual, int n_ctx);
 
 // What the cache takes for `n_contexts` sequences of n_ctx tokens that run together: of layers with a window what lies
-// in the windows and in a step, of those with a state n_states_for. n_ctx and max_draft must be filled in.
+// in the windows and in a step, of those with a state n_states_for, of tokens that are not packed yet a step's and a
+// block of each sequence. n_ctx and max_draft must be filled in.
 inline constexpr int kStatesPerSequence = 3;  // one that is read, one that is written, one that stays findable
 inline constexpr int kGuessingAtOnce = 4;     // sequences that have a state for each of their guesses in a step
 // States that n_seqs sequences want.
@@ -70,9 +74,11 @@ struct BlockCounts {
   int n_blocks = 0;         // of every full group
   int n_window_blocks = 0;  // of every group with a window; 0: there is none
   int n_states = 0;         // of a group of states; 0: there is none
+  int n_tail_blocks = 0;    // of a private group; 0: there is none
 
   int of(const KvGroup& group) const {
     if (group.kind == KvGroup::Kind::state) return n_states;
+    if (group.is_private) return n_tail_blocks;
     return group.kind == KvGroup::Kind::window ? n_window_blocks : n_blocks;
   }
 };

@@ -138,6 +138,37 @@ TEST(CountBlocks, WindowsGetWhatMayRunAndHalfOfTheMemoryAtMost) {
             "n_window_blocks must be at least 12 for a window and a step, got 3");
 }
 
+// Tokens that are not packed: two blocks of each that runs and those of a step, half of the memory at most; one whole
+// context comes first.
+TEST(CountBlocks, TailsGetWhatAStepFills) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  layout.claim(kTailGroup, 20);
+  EngineOptions o{.max_seqs = 4, .step_tokens = 64, .max_chunk = 64, .n_ctx = 4096, .kv_bytes = 1 << 20};
+  auto counts = count_blocks(o, layout);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(counts->n_tail_blocks, 4 * 2 + 4);
+  EXPECT_EQ(counts->of(kTailGroup), 12);
+  EXPECT_EQ(counts->n_window_blocks, 0);
+  EXPECT_EQ(counts->n_blocks, ((1 << 20) - 12 * 320) / 64);
+  o.max_seqs = 64;
+  o.kv_bytes = cache_bytes(o, layout, 1);
+  EXPECT_EQ(o.kv_bytes, 4096 * 4 + (2 + 4) * 320);
+  counts = count_blocks(o, layout);
+  EXPECT_EQ(counts->n_tail_blocks, 6);
+  EXPECT_EQ(counts->n_blocks, 256);
+  o.kv_bytes = 14 * 320;
+  counts = count_blocks(o, layout);
+  EXPECT_EQ(counts->n_tail_blocks, 7) << "half";
+  EXPECT_EQ(counts->n_blocks, 7 * 320 / 64);
+  o.kv_bytes = 5 * 320;
+  EXPECT_EQ(count_blocks(o, layout).error().message,
+            "kv memory of 1600 bytes makes 0 blocks of 64 bytes beside 5 of tokens that are not packed; 1 to 134217727 "
+            "are possible");
+  EXPECT_FALSE(check_tails(layout, true));
+  EXPECT_TRUE(check_tails(layout, false));
+}
+
 TEST(CountBlocks, StatesGetThreeForEachThatRunsAndHalfOfTheMemoryAtMost) {
   KvLayout layout;
   layout.claim(KvGroup{}, 4);

@@ -93,6 +93,7 @@ KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   out.policy = options_.kv_policy;
   out.n_window_blocks = counts.n_window_blocks > 0 ? counts.n_window_blocks + n_learned : 0;
   out.n_states = counts.n_states;
+  out.n_tail_blocks = counts.n_tail_blocks > 0 ? counts.n_tail_blocks + n_learned : 0;
   out.n_departures = static_cast<int>(std::min(kDeparturesPerBlock * int64_t{out.n_blocks}, kMostDepartures));
   hook_blocks(out, watcher_, tiers_, cache_, counts.n_blocks);
   return out;

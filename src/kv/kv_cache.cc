@@ -14,6 +14,7 @@ constexpr int kStateBlocks = 32;  // a state stays findable at every multiple of
 
 int KvCache::pool_blocks(const KvGroup& group) const {
   const bool is_window = group.kind == KvGroup::Kind::window, is_state = group.kind == KvGroup::Kind::state;
+  if (group.is_private && options_.n_tail_blocks > 0) return options_.n_tail_blocks;
   if (is_window && options_.n_window_blocks > 0) return options_.n_window_blocks;
   if (is_state && options_.n_states > 0) return options_.n_states;
   return options_.n_blocks;

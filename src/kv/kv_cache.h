@@ -47,6 +47,7 @@ struct KvCacheOptions {
   bool prefix_cache = true;       // false: match finds nothing, index keeps nothing
   PathHasher::Fn hash = nullptr;  // for tests that force collisions
   int n_window_blocks = 0;        // of every group with a window; 0: n_blocks
+  int n_tail_blocks = 0;          // of a private group; 0: as of one with a window
   int n_states = 0;               // of a group of states; 0: n_blocks
   // What a tier below memory needs (PrefixTreeOptions).
   std::function<bool(const LeavingBlock&)> keep = {};
@@ -108,9 +109,8 @@ class KvCache {
   bool keeps_states() const { return states_ != 0; }
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
-  // past that block, and where layers keep a state, which is that of another place. REQUIRES codecs that keep tokens
-  // apart (all that there are), and `from` to have that block. A copy that a device failed to make, here and below, is
-  // as no room.
+  // past that block, and where layers keep a state, which is that of another place. REQUIRES `from` to have that block.
+  // A copy that a device failed to make, here and below, is as no room.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Blocks of its own for tokens [begin, end) of a branch, with a copy of what `seq` has computed of the first of them.
   // False, with nothing changed, where there is no room that leaves n_spare blocks to others, and where layers keep a

@@ -18,6 +18,7 @@ uint8_t KvCache::image_groups(const SeqKv& seq, int block, int n_tokens) const {
 bool KvCache::parts_with_past(const SeqKv& seq, int n_computed) const {
   if (n_computed == 0 || blocks_for(n_computed) > static_cast<int>(seq.table.size())) return false;
   for (size_t g = 1; g < pools_.size(); ++g) {
+    if (groups_[g].is_private) continue;
     if (is_state(g) || first_block(g, n_computed) > kept_blocks(g)) return true;
   }
   return false;

@@ -18,6 +18,9 @@ struct KvGroup {
   enum class Kind : uint8_t { full, window, state } kind = Kind::full;
   int window = 0;  // for Kind::window: a token sees itself and window − 1 tokens before it
   int n_kept = 0;  // for Kind::window: and the first n_kept of its sequence
+  // Its blocks are their sequence's alone: the tree takes none. Where a window reaches no further back than a row's own
+  // block no prefix needs them.
+  bool is_private = false;
 
   // The first block that a row at `position` or behind it reads, behind those that are kept.
   int first_block(int position, int block_tokens) const {
@@ -41,6 +44,9 @@ struct KvGroup {
 
   bool operator==(const KvGroup&) const = default;
 };
+
+// Of rows whose strip is not packed yet (quant/kv_codec.h): a row reads its own block.
+inline constexpr KvGroup kTailGroup{.kind = KvGroup::Kind::window, .window = 1, .is_private = true};
 
 struct KvClaim {
   int group = 0;

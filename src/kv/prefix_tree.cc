@@ -169,7 +169,9 @@ int PrefixTree::insert(const Prefix& prefix, int n_blocks, std::vector<Blocks>& 
       mine[0] = nodes_[node].blocks[0].share();
       ++n_replaced;
     }
-    for (size_t g = 1; g < groups_.size(); ++g) share_window(node, g, mine[g]);
+    for (size_t g = 1; g < groups_.size(); ++g) {
+      if (!groups_[g].kind.is_private) share_window(node, g, mine[g]);
+    }
     if (fresh && options_.computed) options_.computed(view_of(node));
     walk.node = node;
   }

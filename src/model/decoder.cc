@@ -46,6 +46,12 @@ AttnParams Decoder::claim(const LoadOptions& options, bool is_local) {
   const KvClaim claim = info_.kv_layout.claim(group, heads.n_kv * (bytes.k + bytes.v));
   out.group = claim.group;
   out.kv_offset = claim.offset;
+  if (options.k_codec->packs()) {
+    const HeadBytes of_tail = head_bytes(tail_params(out));
+    const KvClaim tail = info_.kv_layout.claim(kTailGroup, heads.n_kv * (of_tail.k + of_tail.v));
+    out.tail_group = tail.group;
+    out.tail_offset = tail.offset;
+  }
   return out;
 }
 
@@ -122,6 +128,11 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
       layer.attn = claim(options, layer.is_local);
     }
     info_.attention.push_back(layer.attn);
+  }
+  if (info_.kv_layout.n_groups() > KvView::kMaxGroups) {
+    return fail(Code::unsupported, "--kv-type " + std::string(options.k_codec->name) + ": this model's layers keep " +
+                                       std::to_string(info_.kv_layout.n_groups()) + " kinds of blocks with it, " +
+                                       std::to_string(KvView::kMaxGroups) + " at most are possible");
   }
   return {};
 }
@@ -309,7 +320,7 @@ void Decoder::attention(
                   .mixed_norm = layer.mixed_norm,
                   .only_reads = layer.only_reads,
                   .cut = config_.qkv_cut};
-  if (steps.any() || !pass.batch->again.empty()) {
+  if (steps.any() || !pass.batch->again.empty() || layer.attn.k_codec->packs()) {
     int64_t n_gates = 0;
     for (const Linear& gate : steps.gate) n_gates += gate.n_out;
     if (n_gates > 0) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_gates);  // [n, n_gates]

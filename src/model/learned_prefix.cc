@@ -189,7 +189,7 @@ void write_learned_prefix(const LearnedPrefix& prefix, const Model& model, const
   for (const AttnParams& layer : info.attention) {
     const Tensor k = rows_of(prefix, pass, begin, at, kv_dim);                                // [n, kv_dim]
     const Tensor v = rows_of(prefix, pass, begin, at + static_cast<size_t>(kv_dim), kv_dim);  // [n, kv_dim]
-    pass.ops->kv_write(k, v, pass.batch->slots[static_cast<size_t>(layer.group)], pass.kv, layer);
+    write_kv(k, v, pass, layer);
     pass.arena->release(mark);
     at += 2 * static_cast<size_t>(kv_dim);
   }

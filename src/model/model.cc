@@ -5,6 +5,7 @@
 #include "base/bounded_reader.h"
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
+#include "ops/parts.h"
 
 namespace quire {
 namespace {
@@ -43,18 +44,22 @@ Result<Found> find_by_model_type(const ModelFile& file) {
 // Rows that follow each other go in one piece.
 void write_kv(const Tensor& k, const Tensor& v, const Pass& pass, const AttnParams& params) {
   const Batch& batch = *pass.batch;
-  const auto group = static_cast<size_t>(params.group);
-  pass.ops->kv_write(k, v, batch.slots[group], pass.kv, params);
-  if (batch.again.empty()) return;
+  const auto group = static_cast<size_t>(params.group), tail = static_cast<size_t>(params.tail_group);
+  const auto rows_of_batch = [&] {
+    store_kv(*pass.ops, {k, v, batch.slots[group], batch.slots[tail]}, pass.kv, params);
+  };
+  if (batch.again.empty()) return rows_of_batch();
   const std::span<const int32_t> rows = batch.again.span<int32_t>();
   const auto n_rows = std::ssize(rows);
   for (int64_t begin = 0, end = 0; begin < n_rows; begin = end) {
     const int32_t first = rows[static_cast<size_t>(begin)];
     for (end = begin + 1; end < n_rows && rows[static_cast<size_t>(end)] == first + (end - begin);) ++end;
     const int64_t n = end - begin;
-    pass.ops->kv_write(k.rows(first, n), v.empty() ? Tensor() : v.rows(first, n),
-                       batch.again_slots[group].rows(begin, n), pass.kv, params);
+    const KvRows some{k.rows(first, n), v.empty() ? Tensor() : v.rows(first, n),
+                      batch.again_slots[group].rows(begin, n), batch.again_slots[tail].rows(begin, n)};
+    store_kv(*pass.ops, some, pass.kv, params);
   }
+  rows_of_batch();  // behind those: a strip that ends here may begin with them
 }
 
 Tensor tapped(const Pass& pass, Tap::At at) {

@@ -164,6 +164,7 @@ void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, cons
   }
   QR_CHECK(p.n_kv_heads > 0 && p.n_heads % p.n_kv_heads == 0);
   QR_CHECK(p.soft_cap >= 0.0F && p.window >= 0 && p.n_kept >= 0 && p.n_kept <= kMostKept);
+  QR_CHECK(!p.k_codec->packs() || p.n_kept == 0 || p.window >= kStripTokens, std::to_string(p.window));
   QR_CHECK(p.most_slope_bits >= 0.0F && (p.most_slope_bits == 0.0F || p.n_kept == 0));
   const Tensor& rotation = meta.kept_rotation;
   QR_CHECK(rotation.empty() || (rotation.rank == 3 && rotation.dtype == DType::f32 && rotation.dim(0) == q.dim(0) &&

@@ -68,4 +68,13 @@ inline KvPlace kv_place(const KvView& kv, const AttnParams& params, int64_t slot
   return {claim + at.k + (in_block - t) * bytes.k, claim + at.v + (in_block - t) * bytes.v, t};
 }
 
+// Where and how rows lie whose strip is not packed yet, as a layer of its own. REQUIRES codecs that pack.
+inline AttnParams tail_params(const AttnParams& params) {
+  AttnParams out = params;
+  out.k_codec = out.v_codec = find_kv_codec(params.k_codec->tail);
+  out.group = params.tail_group;
+  out.kv_offset = params.tail_offset;
+  return out;
+}
+
 }  // namespace quire

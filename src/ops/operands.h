@@ -124,6 +124,9 @@ struct AttnMeta {
 struct AttnParams {
   int group = 0;          // KV group whose table and view are used
   int64_t kv_offset = 0;  // this layer's claim
+  // Of codecs that pack whole strips: the group and the claim of rows whose strip is not packed yet (KvCodec::tail).
+  int tail_group = 0;
+  int64_t tail_offset = 0;
   const KvCodec* k_codec = nullptr;
   const KvCodec* v_codec = nullptr;
   int n_heads = 0, n_kv_heads = 0;

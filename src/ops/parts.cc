@@ -1,5 +1,8 @@
 #include "ops/parts.h"
 
+#include <algorithm>
+#include <span>
+
 #include "ops/op_check.h"
 
 namespace quire {
@@ -17,6 +20,34 @@ void norm_rows(Ops& ops, const NormedRows& in) {
   if (in.w.empty()) return;
   if (is_rms) ops.rms_norm(in.normed, in.x, in.w, in.eps);
   if (!is_rms) ops.layer_norm(in.normed, in.x, in.w, in.b, in.eps);
+}
+
+namespace {
+
+// Head h of the strip of slot `to`, from its tail.
+void pack_strip(int64_t from, int64_t to, int h, const KvView& kv, const AttnParams& params) {
+  const AttnParams tail = tail_params(params);
+  const KvPlace at = kv_place(kv, tail, from, h), packed = kv_place(kv, params, to, h);
+  float rows[kStripTokens * kMaxHeadDim];
+  for (int t = 0; t < kStripTokens; ++t) tail.k_codec->get_k(at.k, t, params.k_dim, rows + t * params.k_dim);
+  params.k_codec->pack_k(rows, params.k_dim, packed.k);
+  for (int t = 0; t < kStripTokens; ++t) tail.v_codec->get_v(at.v, t, params.v_dim, rows + t * params.v_dim);
+  params.v_codec->pack_v(rows, params.v_dim, packed.v);
+}
+
+}  // namespace
+
+void store_kv(Ops& ops, const KvRows& rows, const KvView& kv, const AttnParams& params) {
+  if (!params.k_codec->packs()) return ops.kv_write(rows.k, rows.v, rows.slots, kv, params);
+  ops.kv_write(rows.k, rows.v, rows.tails, kv, tail_params(params));
+  const std::span<const int32_t> slots = rows.slots.span<int32_t>(), tails = rows.tails.span<int32_t>();
+  const auto ends_strip = [](int32_t slot) { return slot % kStripTokens == kStripTokens - 1; };
+  if (std::ranges::none_of(slots, ends_strip)) return;
+  ops.finish();
+  ops.each(std::ssize(slots) * params.n_kv_heads, [&](int64_t i) {
+    const auto row = static_cast<size_t>(i / params.n_kv_heads);
+    if (ends_strip(slots[row])) pack_strip(tails[row], slots[row], static_cast<int>(i % params.n_kv_heads), kv, params);
+  });
 }
 
 Result<Buffer> Ops::load_low_rank(std::span<const LowRankSource>, std::span<LowRank>) {

@@ -27,8 +27,19 @@ struct FeedForwardScratch {
   Tensor gate, up, hidden;  // [n, n_ff] each; of a unit without a gate its only columns are `gate`, and up is empty
 };
 
+// Rows on their way into the cache, as kv_write has them, and where they go, i32 [n] each: `tails` may be empty where
+// the codec packs no strips.
+struct KvRows {
+  Tensor k, v, slots, tails;
+};
+
 // Leaves in.input().
 void norm_rows(Ops& ops, const NormedRows& in);
+
+// Puts rows into the cache: kv_write, and of codecs that pack strips (quant/kv_codec.h) to `tails`, the slots of
+// params.tail_group; strips of which the last token is among the rows are then packed to their `slots`. REQUIRES all
+// other tokens of such a strip to be in its tail, and blocks that the host can read.
+void store_kv(Ops& ops, const KvRows& rows, const KvView& kv, const AttnParams& params);
 
 // Whether q's and k's norms are of single heads, not of a row's heads together.
 inline bool norms_heads(const AttentionPart& part) {

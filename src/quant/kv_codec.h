@@ -20,6 +20,10 @@
 //   kValuesInKeys              values may be the last components of keys, and are stored no second time; then also:
 //   values_of_keys(keys, d, n, dim, values)   components d … d+n−1 of a strip of keys as a strip of values of `dim`
 //                              components, n ≤ dim, d even; without what scale_v reads, which of `keys` is the same
+//   Tail                       a codec that packs whole strips (kPacks): the codec that a strip's rows lie in until
+//   then pack_k/pack_v(rows, dim, strip)   instead of put_k/put_v: rows [16][dim] to a strip
+// A row of a codec that packs sees the strip that it lies in as Tail has it, and those before it packed: a function of
+// its position alone (docs/numerics.md, "Attention").
 // scale_k and scale_v are where a codec applies what a row has once: they return what they got where there is no such
 // thing. Neither may disturb another lane: those of tokens that are not stored yet hold anything.
 #pragma once
@@ -42,10 +46,15 @@ struct KvCodec {
   bool for_research;              // costs more than a hundredth of perplexity on models that people use (docs/kv.md)
   int64_t (*k_row_bytes)(int dim);
   int64_t (*v_row_bytes)(int dim);
-  void (*put_k)(std::byte* strip, int t, int dim, const float* row);
+  std::string_view tail;  // of a codec that packs whole strips: the codec of rows until then; else empty
+  void (*put_k)(std::byte* strip, int t, int dim, const float* row);  // null where the codec packs
   void (*get_k)(const std::byte* strip, int t, int dim, float* row);
   void (*put_v)(std::byte* strip, int t, int dim, const float* row);
   void (*get_v)(const std::byte* strip, int t, int dim, float* row);
+  // rows [16][dim] to a strip; null where the codec stores rows as they come.
+  void (*pack_k)(const float* rows, int dim, std::byte* strip);
+  void (*pack_v)(const float* rows, int dim, std::byte* strip);
+  bool packs() const { return !tail.empty(); }
 };
 
 std::span<const KvCodec* const> kv_codecs();

@@ -12,6 +12,7 @@ namespace quire {
 
 struct KvScaled {
   static constexpr int kTogether = 1;
+  static constexpr bool kPacks = false;
   static constexpr bool kValuesInKeys = true;
   static constexpr bool kRotatesKeys = true;
   static constexpr int64_t kScales = kStripTokens * sizeof(float);  // bytes before the rows of a strip

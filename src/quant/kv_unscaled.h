@@ -9,6 +9,7 @@ namespace quire {
 
 struct KvUnscaled {
   static constexpr int kTogether = 1;
+  static constexpr bool kPacks = false;
   static constexpr bool kValuesInKeys = true;
   static constexpr bool kForResearch = false;
   static constexpr bool kRotatesKeys = false;

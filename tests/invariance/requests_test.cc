@@ -130,7 +130,7 @@ Outcome run(const TinyModel& tiny, const Conditions& s) {
   options.prefix_cache = s.prefix_cache;
   options.n_ctx = 400;
   const KvLayout& layout = (*model)->info().kv_layout;
-  options.kv_bytes = int64_t{s.n_blocks} * 16 * layout.token_bytes();
+  options.kv_bytes = room_for(layout, s.n_blocks, std::min({s.max_chunk, s.step_tokens, options.n_ctx}));
   options.n_window_blocks = s.n_window_blocks;
   if (s.n_window_blocks > 0) {
     options.kv_bytes = s.n_blocks * 16 * layout.token_bytes(0) + s.n_window_blocks * 16 * layout.token_bytes(1);

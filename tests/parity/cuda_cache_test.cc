@@ -48,10 +48,10 @@ TEST(CudaCache, Bf16HasTheBitsOfTheCpu) {
   expect_same(tiny);
 }
 
-TEST(CudaCache, EveryCodecHasKernels) {
+TEST(CudaCache, EveryCodecThatStoresRowsAsTheyComeHasKernels) {
   for (const KvCodec* codec : kv_codecs()) {
     AttnParams params{.k_codec = codec, .v_codec = codec};
-    EXPECT_TRUE(check_cuda_has({&params, 1})) << codec->name;
+    EXPECT_EQ(check_cuda_has({&params, 1}).has_value(), !codec->packs()) << codec->name;
   }
 }
 
@@ -60,6 +60,7 @@ TEST(CudaCache, EveryCodecHasKernels) {
 TEST(CudaCache, RowsOfBadNumbersAreKeptAsTheCpuKeepsThem) {
   static std::string_view name;
   for (const KvCodec* codec : kv_codecs()) {
+    if (codec->packs()) continue;
     name = codec->name;
     const Body body = [](Bench& bench) {
       constexpr int kTokens = 16, kDim = 24;

@@ -54,8 +54,14 @@ Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
   Json out;
   out.set("kv_type", load.k_codec->name);
   out.set("bytes_per_token", layout.token_bytes(0));
+  int64_t n_tail = 0;  // bytes of a token that is not packed yet
   for (int g = 1; g < layout.n_groups(); ++g) {
     if (layout.group(g).kind == KvGroup::Kind::state) continue;
+    if (layout.group(g).is_private) {
+      n_tail += layout.token_bytes(g);
+      out.set("tail_bytes_per_token", n_tail);
+      continue;
+    }
     out.set("window", layout.group(g).window);
     out.set("window_bytes_per_token", layout.token_bytes(g));
   }
@@ -65,7 +71,7 @@ Json cache_facts(const ModelFile& file, LoadOptions load, int ctx) {
   }
   out.set("n_ctx", options.n_ctx);
   out.set("bytes", cache_bytes(options, layout, 1));
-  out.set("bytes_without_windows", layout.token_bytes() * options.n_ctx);
+  out.set("bytes_without_windows", (layout.token_bytes() - n_tail) * options.n_ctx);
   return out;
 }
 
@@ -117,6 +123,10 @@ void print_cache(const Json& cache) {
               whole("n_ctx"));
   if (cache.find("bytes_per_state") != nullptr) {
     std::printf("       with %ld states of %.1f MiB, whatever the length\n", whole("n_states"), mib("bytes_per_state"));
+  }
+  if (cache.find("tail_bytes_per_token") != nullptr) {
+    std::printf("       with %ld bytes more for each token of a step, and of blocks that are not full\n",
+                whole("tail_bytes_per_token"));
   }
   if (cache.find("window") == nullptr) return;
   std::printf("       with %ld bytes more for each of the last %ld tokens; %.1f MiB if these layers kept every token\n",

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/cpu_ops.h"
 #include "base/rng.h"
+#include "ops/parts.h"
 #include "quant/kv_codec.h"
 
 namespace quire {
@@ -42,9 +43,14 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   const int n_blocks = (shape.depth + kBlockTokens - 1) / kBlockTokens;  // of a sequence
   const int n = shape.n_sequences, n_rows = n * shape.n_rows;
   const Buffer pool = *ops->allocate(n * n_blocks * block_bytes);
+  const KvCodec* of_tail = codec->packs() ? find_kv_codec(codec->tail) : codec;
+  const int64_t tail_bytes = int64_t{kKvHeads} * (of_tail->k_row_bytes(kHeadDim) + of_tail->v_row_bytes(kHeadDim));
+  const int64_t tail_block = tail_bytes * shape.n_layers * kBlockTokens;
+  const Buffer tails = *ops->allocate(codec->packs() ? n * n_blocks * tail_block : 1);
   KvView view;
-  view.n_groups = 1;
+  view.n_groups = 2;
   view.groups[0] = {pool.data(), block_bytes, kBlockTokens};
+  view.groups[1] = {tails.data(), tail_block, kBlockTokens};
 
   std::vector<int32_t> blocks(static_cast<size_t>(n) * n_blocks);
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -54,8 +60,10 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   std::vector<int32_t> first(static_cast<size_t>(n_rows), 0);
   std::vector<int32_t> end(static_cast<size_t>(n_rows));
   for (int r = 0; r < n_rows; ++r) end[static_cast<size_t>(r)] = shape.depth - shape.n_rows + 1 + r % shape.n_rows;
-  const AttnMeta meta{ints(cu_q), {Tensor::dense(blocks.data(), DType::i32, {n, n_blocks})}, ints(first), ints(end)};
-  AttnParams params{.k_codec = codec,
+  const Tensor table = Tensor::dense(blocks.data(), DType::i32, {n, n_blocks});
+  const AttnMeta meta{ints(cu_q), {table, table}, ints(first), ints(end)};
+  AttnParams params{.tail_group = 1,
+                    .k_codec = codec,
                     .v_codec = codec,
                     .n_heads = heads.n,
                     .n_kv_heads = heads.n_kv,
@@ -70,9 +78,10 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   const Tensor kv_rows = Tensor::dense(rows.data(), DType::f32, {shape.depth, int64_t{heads.n_kv} * heads.k_dim});
   for (int layer = 0; layer < shape.n_layers; ++layer) {
     params.kv_offset = layer * token_bytes;
+    params.tail_offset = layer * tail_bytes;
     for (int s = 0; s < n; ++s) {
       std::iota(slots.begin(), slots.end(), s * n_blocks * kBlockTokens);
-      ops->kv_write(kv_rows, heads.values_in_keys ? Tensor{} : kv_rows, ints(slots), view, params);
+      store_kv(*ops, {kv_rows, heads.values_in_keys ? Tensor{} : kv_rows, ints(slots), ints(slots)}, view, params);
     }
   }
   std::vector<float> q(static_cast<size_t>(n_rows) * heads.n * heads.k_dim);
@@ -84,6 +93,7 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   while (state.KeepRunning()) {
     for (int layer = 0; layer < shape.n_layers; ++layer) {
       params.kv_offset = layer * token_bytes;
+      params.tail_offset = layer * tail_bytes;
       ops->attend(rows_of(out, heads.v_dim), rows_of(q, heads.k_dim), view, meta, params);
     }
   }

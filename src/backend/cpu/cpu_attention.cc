@@ -117,52 +117,57 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
   const AttnMeta& meta = *part.meta;
   const AttnParams& params = *part.params;
   QR_CHECK(params.k_codec == params.v_codec, "one codec for K and V until mixed kernels exist");
-  const KvGroupView& view = part.kv->groups[static_cast<size_t>(params.group)];
   const AttentionKernels& kernels = kernels_of(params.k_codec);
+  const bool packs = params.k_codec->packs();
   const int heads_per_kv = params.n_heads / params.n_kv_heads;
   attention_tasks_.cut(meta, params, pool_.n_threads());
   slopes_.resize(params.most_slope_bits > 0.0F ? static_cast<size_t>(params.n_heads) : 0);
   fill_slopes(slopes_, params.most_slope_bits);
 
   const int n_before = params.n_kept > 0 ? 1 : 0;  // states of keys that are kept
+  const auto place = [&](AttentionTask& task, const AttnParams& of, int64_t sequence, int h) {
+    const KvGroupView& memory = part.kv->groups[static_cast<size_t>(of.group)];
+    const HeadOffsets at = head_offsets(of, h, memory.block_tokens);
+    const HeadBytes bytes = head_bytes(of);
+    task.kv = memory.base + of.kv_offset * memory.block_tokens;
+    task.block_bytes = memory.block_bytes;
+    task.block_tokens = memory.block_tokens;
+    task.blocks = meta.blocks[static_cast<size_t>(of.group)].row<int32_t>(sequence);
+    task.k_offset = at.k;
+    task.v_offset = of.values_in_keys ? at.k : at.v;
+    task.k_row_bytes = bytes.k;
+    task.v_row_bytes = of.values_in_keys ? bytes.k : bytes.v;
+  };
+  const AttnParams of_tail = packs ? tail_params(params) : AttnParams{};
   const auto task_of = [&](const AttentionTasks::Tile& tile, int h) {
-    const HeadOffsets at = head_offsets(params, h, view.block_tokens);
-    const HeadBytes bytes = head_bytes(params);
-    return AttentionTask{
-        .kv = view.base + params.kv_offset * view.block_tokens,
-        .block_bytes = view.block_bytes,
-        .block_tokens = view.block_tokens,
-        .blocks = meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(tile.sequence),
-        .k_offset = at.k,
-        .v_offset = params.values_in_keys ? at.k : at.v,
-        .k_row_bytes = bytes.k,
-        .v_row_bytes = params.values_in_keys ? bytes.k : bytes.v,
-        .q = q.ptr<float>() + int64_t{h} * heads_per_kv * params.k_dim,
-        .q_stride = q.stride[0],
-        .out = out.ptr<float>() + int64_t{h} * heads_per_kv * params.v_dim,
-        .out_stride = out.stride[0],
-        .first_key = meta.first_key.ptr<int32_t>(),
-        .end_key = meta.end_key.ptr<int32_t>(),
-        .row_begin = tile.row_begin,
-        .row_end = tile.row_end,
-        .heads_per_kv = heads_per_kv,
-        .k_dim = params.k_dim,
-        .v_dim = params.v_dim,
-        .scale = params.scale,
-        .soft_cap = params.soft_cap,
-        .window = params.window,
-        .n_kept = params.n_kept,
-        .rotations = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
-        .rotations_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
-        .n_rotations = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
-        .rotations_interleaved = params.kept_pairs == RopePairs::interleaved,
-        .rotate_head = row_.rotate_head,
-        .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * heads_per_kv,
-        .first_chunk = tile.first_chunk,
-        .end_chunk = tile.end_chunk,
-        .states = attention_tasks_.states(tile, params, h),
-        .n_states = tile.end_chunk - tile.first_chunk + n_before,
-        .states_chunk = tile.first_chunk - n_before};
+    AttentionTask made{.q = q.ptr<float>() + int64_t{h} * heads_per_kv * params.k_dim,
+                       .q_stride = q.stride[0],
+                       .out = out.ptr<float>() + int64_t{h} * heads_per_kv * params.v_dim,
+                       .out_stride = out.stride[0],
+                       .first_key = meta.first_key.ptr<int32_t>(),
+                       .end_key = meta.end_key.ptr<int32_t>(),
+                       .row_begin = tile.row_begin,
+                       .row_end = tile.row_end,
+                       .heads_per_kv = heads_per_kv,
+                       .k_dim = params.k_dim,
+                       .v_dim = params.v_dim,
+                       .scale = params.scale,
+                       .soft_cap = params.soft_cap,
+                       .window = params.window,
+                       .n_kept = params.n_kept,
+                       .rotations = meta.kept_rotation.empty() ? nullptr : meta.kept_rotation.ptr<float>(),
+                       .rotations_stride = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.stride[0],
+                       .n_rotations = meta.kept_rotation.empty() ? 0 : meta.kept_rotation.dim(1),
+                       .rotations_interleaved = params.kept_pairs == RopePairs::interleaved,
+                       .rotate_head = row_.rotate_head,
+                       .sinks = params.sinks.empty() ? nullptr : params.sinks.ptr<float>() + int64_t{h} * heads_per_kv,
+                       .first_chunk = tile.first_chunk,
+                       .end_chunk = tile.end_chunk,
+                       .states = attention_tasks_.states(tile, params, h),
+                       .n_states = tile.end_chunk - tile.first_chunk + n_before,
+                       .states_chunk = tile.first_chunk - n_before};
+    place(made, params, tile.sequence, h);
+    return made;
   };
   const auto spans = attention_tasks_.spans();
   const auto tiles = attention_tasks_.tiles();
@@ -174,8 +179,12 @@ void CpuOps::attend(const Tensor& out, const Tensor& q, const AttentionPart& par
     const AttentionTasks::Span& span = spans[static_cast<size_t>(i)];
     const AttentionTasks::Tile& tile = tiles[static_cast<size_t>(span.tile)];
     const int64_t head = span.kv_head;
-    const LeaningTask whole{task_of(tile, span.kv_head),
-                            slopes_.empty() ? nullptr : slopes_.data() + head * heads_per_kv};
+    LeaningTask whole{task_of(tile, span.kv_head), slopes_.empty() ? nullptr : slopes_.data() + head * heads_per_kv};
+    LeaningTask tail = whole;
+    if (packs) {
+      place(tail, of_tail, tile.sequence, span.kv_head);
+      whole.tail = &tail;
+    }
     LeaningTask task = whole;
     task.first_chunk = span.first_chunk;
     task.end_chunk = span.end_chunk;

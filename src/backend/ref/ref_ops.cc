@@ -384,14 +384,20 @@ class RefOps final : public Ops {
     const KvView& kv = at.kv;
     const int h = at.head;
     const int kv_head = h / (params.n_heads / params.n_kv_heads);
-    const int block_tokens = kv.groups[static_cast<size_t>(params.group)].block_tokens;
-    const auto* blocks = at.meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(at.seq);
-    const auto slot_of = [&](int position) {
-      const int64_t block = blocks[position / block_tokens];
-      return block * block_tokens + position % block_tokens;
-    };
     const SeenKeys seen = seen_keys(at.meta.first_key.ptr<int32_t>()[at.row], at.meta.end_key.ptr<int32_t>()[at.row],
                                     params.window, params.n_kept);
+    const bool packs = params.k_codec->packs();
+    const AttnParams tail = packs ? tail_params(params) : params;
+    const int first_of_tail = packs ? tail_keys(seen).first : seen.end;
+    const auto read = [&](int position, bool is_key, float* row) {
+      const AttnParams& from = position < first_of_tail ? params : tail;
+      const int block_tokens = kv.groups[static_cast<size_t>(from.group)].block_tokens;
+      const int64_t block =
+          at.meta.blocks[static_cast<size_t>(from.group)].row<int32_t>(at.seq)[position / block_tokens];
+      const KvPlace where = kv_place(kv, from, block * block_tokens + position % block_tokens, kv_head);
+      if (is_key) from.k_codec->get_k(where.k, where.t, params.k_dim, row);
+      if (!is_key) from.v_codec->get_v(where.v, where.t, params.v_dim, row);
+    };
     const size_t n_kept = static_cast<size_t>(seen.kept_end - seen.kept_begin);
     std::vector<int> keys;
     for (int t = seen.kept_begin; t < seen.kept_end; ++t) keys.push_back(t);
@@ -407,8 +413,7 @@ class RefOps final : public Ops {
     std::vector<float> row(static_cast<size_t>(std::max(params.k_dim, params.v_dim)));
     double max = -INFINITY;
     for (size_t i = 0; i < keys.size(); ++i) {
-      const KvPlace where = kv_place(kv, params, slot_of(keys[i]), kv_head);
-      params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
+      read(keys[i], true, row.data());
       double dot = 0;
       const std::vector<double>& with = i < n_kept ? query_of_kept : query;
       for (size_t d = 0; d < with.size(); ++d) dot += with[d] * static_cast<double>(row[d]);
@@ -427,13 +432,8 @@ class RefOps final : public Ops {
         const size_t n = i < n_kept ? n_kept : static_cast<size_t>(kChunk - keys[i] % kChunk);
         chunk_max = std::ranges::max(std::span(scores).subspan(i, std::min(n, keys.size() - i)));
       }
-      const KvPlace where = kv_place(kv, params, slot_of(keys[i]), kv_head);
       const float* value = row.data() + (params.values_in_keys ? params.k_dim - params.v_dim : 0);
-      if (params.values_in_keys) {
-        params.k_codec->get_k(where.k, where.t, params.k_dim, row.data());
-      } else {
-        params.v_codec->get_v(where.v, where.t, params.v_dim, row.data());
-      }
+      read(keys[i], params.values_in_keys, row.data());
       const double share = std::exp(chunk_max - max);
       double p = std::exp(scores[i] - chunk_max);
       total += share * p;

@@ -6,7 +6,8 @@
 // neighbour's components and are dropped at the end (the pool ends with room for one such read, see CpuOps::allocate).
 // Values that are components of keys are transposed as they are used: of a chunk's keys a few components at a time,
 // once for all rows of the tile, which lie then as values of their own do (Tile::transposed).
-// Keys that are kept beside a window are a chunk of their own, which comes first, under queries of their own.
+// Keys that are kept beside a window are a chunk of their own, which comes first, under queries of their own. Where a
+// codec packs strips a row's tail, which lies elsewhere in another codec, is a chunk of its own, which comes last.
 // Reads K and V once per tile: bytes = keys · (k_row_bytes + v_row_bytes).
 // A task may take a span of the chunks only: it leaves each chunk's (m, l, o) in task.states, and join() merges them in
 // position order with the same operations, so the result has the same bits. Source: FlashDecoding's split over keys.
@@ -75,7 +76,8 @@ struct AttentionKernel {
     int v_dim;
     int first_in_keys;    // of values that are components of keys the first; below 0: they lie on their own
     int v_width, v_from;  // components that at.v's values have where they are read, and of v_dim the first of these
-    SeenKeys seen[M];     // visible keys, absolute
+    SeenKeys seen[M];     // visible keys of this codec, absolute
+    int last[M];          // the last key that a row sees
     int lo[M], hi[M];     // the same within the chunk; empty where hi ≤ lo
     float m[M], l[M];     // running maximum and sum
     float chunk_m[M], chunk_l[M];
@@ -160,7 +162,7 @@ struct AttentionKernel {
       const F slope = V::set1(tile.slope[i]);
       for (int g = keys.t0 / kStripTokens; g * kStripTokens < keys.t1; ++g) {
         float* score = tile.score[i] + g * kStripTokens;
-        const int from_last = tile.chunk + g * kStripTokens - (tile.seen[i].end - 1);
+        const int from_last = tile.chunk + g * kStripTokens - tile.last[i];
         const F distance = V::add(V::set1(static_cast<float>(from_last)), lanes);
         V::store(score, V::fma(slope, distance, V::load(score)));
       }
@@ -433,33 +435,48 @@ struct AttentionKernel {
     values<kAsks>(keys, tile);
   }
 
-  template <int M, bool kAsks = kCanAsk>
-  static void run_tile(const LeaningTask& task, int64_t pair) {
-    Tile<M> tile;
+  // What a tile's rows see together; `kept` is empty where no row sees keys beside its window.
+  struct Extent {
+    int begin, end;
+    Range kept;
+  };
+
+  // Of `keys_of` what a row sees: the keys that are taken.
+  template <int M, class KeysOf>
+  static QR_INLINE Extent begin_tile(const LeaningTask& task, int64_t pair, Tile<M>& tile, const KeysOf& keys_of) {
     tile.v_dim = tile.v_width = task.v_dim;
     tile.v_from = 0;
     tile.first_in_keys = are_in_keys(task) ? task.k_dim - task.v_dim : -1;
     tile.k_step = kStripTokens * task.k_row_bytes / task.v_dim;
     tile.v_step = kStripTokens * task.v_row_bytes / task.k_dim;
-    int begin = INT32_MAX;
-    int end = 0;
-    Range kept{INT32_MAX, 0};
+    Extent out{INT32_MAX, 0, {INT32_MAX, 0}};
     for (int i = 0; i < M; ++i) {
       const int64_t row = task.row_begin + (pair + i) / task.heads_per_kv;
       const int64_t head = (pair + i) % task.heads_per_kv;
       tile.out[i] = task.out + row * task.out_stride + head * task.v_dim;
-      const SeenKeys seen = seen_keys(task.first_key[row], task.end_key[row], task.window, task.n_kept);
+      const SeenKeys seen = keys_of(seen_keys(task.first_key[row], task.end_key[row], task.window, task.n_kept));
       tile.seen[i] = seen;
+      tile.last[i] = task.end_key[row] - 1;
       tile.slope[i] = task.slopes != nullptr ? task.slopes[head] : 0.0F;
       tile.m[i] = -__builtin_inff();
       tile.l[i] = 0.0F;
-      begin = seen.first < begin ? seen.first : begin;
-      end = seen.end > end ? seen.end : end;
+      out.begin = seen.first < out.begin ? seen.first : out.begin;
+      out.end = seen.end > out.end ? seen.end : out.end;
       if (seen.kept_end > seen.kept_begin) {
-        kept.t0 = seen.kept_begin < kept.t0 ? seen.kept_begin : kept.t0;
-        kept.t1 = seen.kept_end;
+        out.kept.t0 = seen.kept_begin < out.kept.t0 ? seen.kept_begin : out.kept.t0;
+        out.kept.t1 = seen.kept_end;
       }
     }
+    return out;
+  }
+
+  template <int M, bool kAsks = kCanAsk>
+  static void run_tile(const LeaningTask& task, int64_t pair) {
+    Tile<M> tile;
+    const auto [begin, end, kept] = begin_tile(task, pair, tile, [](const SeenKeys& seen) {
+      if constexpr (C::kPacks) return packed_keys(seen);
+      return seen;
+    });
     if (task.states != nullptr) clear_states(task, pair, M);
     const int first_chunk = begin / kChunk > task.first_chunk ? begin / kChunk : task.first_chunk;
     const int end_chunk = (end + kChunk - 1) / kChunk < task.end_chunk ? (end + kChunk - 1) / kChunk : task.end_chunk;
@@ -484,8 +501,39 @@ struct AttentionKernel {
       if (of_kept) load_queries(task, pair, false, tile);
     }
     if (task.states != nullptr) return;
+    if constexpr (C::kPacks) AttentionKernel<V, typename C::Tail>::add_tail(*task.tail, pair, tile);
     for (int i = 0; i < M; ++i) {
       finish(task, tile.out[i], tile.o[i], with_sink(task, pair + i, tile.m[i], tile.l[i]));
+    }
+  }
+
+  // Onto the running m, l and o of `rows`, a tile of the codec that packs: each row's tail.
+  template <class Rows, int M = std::extent_v<decltype(Rows::m)>>
+  static void add_tail(const LeaningTask& task, int64_t pair, Rows& rows) {
+    Tile<M> tile;
+    const auto [begin, end, kept] = begin_tile(task, pair, tile, [](const SeenKeys& seen) { return tail_keys(seen); });
+    const int width = (task.v_dim + 15) / 16 * 16;
+    for (int i = 0; i < M; ++i) {
+      tile.m[i] = rows.m[i];
+      tile.l[i] = rows.l[i];
+      for (int d = 0; tile.l[i] != 0.0F && d < width; d += 16) V::store(tile.o[i] + d, V::load(rows.o[i] + d));
+    }
+    load_queries(task, pair, false, tile);
+    for (int c = begin / kChunk; c * kChunk < end; ++c) {
+      const int chunk = c * kChunk;
+      const int lo = begin > chunk ? begin - chunk : 0, hi = end - chunk < kChunk ? end - chunk : kChunk;
+      tile.chunk = chunk;
+      tile.next_end = 0;
+      locate(task, chunk, lo, hi, tile.at);
+      add_chunk<false>(task, {lo, hi}, tile, [=](const SeenKeys& seen) __attribute__((always_inline)) {
+        return Range{seen.first > chunk ? seen.first - chunk : 0,
+                     seen.end - chunk < kChunk ? seen.end - chunk : kChunk};
+      });
+    }
+    for (int i = 0; i < M; ++i) {
+      rows.m[i] = tile.m[i];
+      rows.l[i] = tile.l[i];
+      for (int d = 0; d < width; d += 16) V::store(rows.o[i] + d, V::load(tile.o[i] + d));
     }
   }
 
@@ -542,23 +590,31 @@ struct AttentionKernel {
     }
   }
 
+  // The running state of one (row, head).
+  struct Running {
+    float m[1], l[1];
+    alignas(64) float o[1][kMaxHeadDim];
+  };
+
   // Merges the states of the task's chunks.
-  static void join(const AttentionTask& task) {
+  static void join(const AttentionTask& given) {
+    const auto& task = static_cast<const LeaningTask&>(given);
     const int n = attention_state_floats(task.v_dim);
     const int64_t n_pairs = (task.row_end - task.row_begin) * task.heads_per_kv;
-    float o[kMaxHeadDim];
     for (int64_t pair = 0; pair < n_pairs; ++pair) {
-      float m = -__builtin_inff();
-      float l = 0.0F;
+      Running sum;
+      sum.m[0] = -__builtin_inff();
+      sum.l[0] = 0.0F;
       for (int c = task.states_chunk; c < task.end_chunk; ++c) {
         const float* state = state_of(task, pair, c);
         if (state[n - 15] == 0.0F) continue;
-        const Merges<1> merge(&m, &l, state + n - 16, state + n - 15);
-        for (int d = 0; d < n - 16; d += 16) merge.values(0, o + d, V::load(state + d));
+        const Merges<1> merge(sum.m, sum.l, state + n - 16, state + n - 15);
+        for (int d = 0; d < n - 16; d += 16) merge.values(0, sum.o[0] + d, V::load(state + d));
       }
+      if constexpr (C::kPacks) AttentionKernel<V, typename C::Tail>::add_tail(*task.tail, pair, sum);
       const int64_t row = task.row_begin + pair / task.heads_per_kv;
-      finish(task, task.out + row * task.out_stride + pair % task.heads_per_kv * task.v_dim, o,
-             with_sink(task, pair, m, l));
+      finish(task, task.out + row * task.out_stride + pair % task.heads_per_kv * task.v_dim, sum.o[0],
+             with_sink(task, pair, sum.m[0], sum.l[0]));
     }
   }
 
@@ -582,8 +638,12 @@ struct AttentionKernel {
     if (pair < n_pairs) run_tile<1>(task, pair);
   }
 
-  static void put_k(std::byte* strip, int t, int dim, const float* row) { C::put_k(strip, t, dim, row); }
-  static void put_v(std::byte* strip, int t, int dim, const float* row) { C::put_v(strip, t, dim, row); }
+  static void put_k(std::byte* strip, int t, int dim, const float* row) {
+    if constexpr (!C::kPacks) C::put_k(strip, t, dim, row);
+  }
+  static void put_v(std::byte* strip, int t, int dim, const float* row) {
+    if constexpr (!C::kPacks) C::put_v(strip, t, dim, row);
+  }
 
   // kPart in the mode that products of pairs want.
   template <void (*kPart)(const AttentionTask&)>
@@ -600,8 +660,8 @@ template <class V, class C>
 constexpr AttentionKernels make_attention_kernels() {
   using Kernel = AttentionKernel<V, C>;
   return {.codec = C::kName,
-          .put_k = &Kernel::put_k,
-          .put_v = &Kernel::put_v,
+          .put_k = C::kPacks ? nullptr : &Kernel::put_k,
+          .put_v = C::kPacks ? nullptr : &Kernel::put_v,
           .run = &Kernel::template flushing<&Kernel::run>,
           .join = &Kernel::template flushing<&Kernel::join>};
 }

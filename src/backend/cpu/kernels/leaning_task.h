@@ -1,5 +1,6 @@
-// What attention takes: AttentionTask, and by how much scores fall with distance. Apart from kernels/tables.h, which
-// the products of every weight format include: these are not compiled anew for what attention alone reads.
+// What attention takes: AttentionTask, by how much scores fall with distance, and where keys lie that are not packed
+// yet. Apart from kernels/tables.h, which the products of every weight format include: these are not compiled anew for
+// what attention alone reads.
 #pragma once
 #include "backend/cpu/kernels/tables.h"
 
@@ -10,6 +11,8 @@ struct LeaningTask : AttentionTask {
   // Of the first query head on, one each: what a score loses for each key that lies between its key and the last that
   // the row sees; null: nothing.
   const float* slopes = nullptr;
+  // Of codecs that pack strips: the same over the keys that lie in the strip of each row's last one.
+  const LeaningTask* tail = nullptr;
 };
 
 }  // namespace quire
