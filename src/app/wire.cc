@@ -28,9 +28,8 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.option("--threads", options.threads, kThreads,
               "compute threads, 0 for one on each physical core that this process may use");
   line.option("--kv-type", options.kv_type,
-              "how keys and values are cached: f16, bf16, q8 (half of it), k8v4 (three eighths), f32, f8 and q4 (for "
-              "research), or "
-              "auto: bf16 for BF16 weights, else f16");
+              "how keys and values are cached: f16, bf16, q8 (half of it), k8v4 (three eighths), f32, f8, q4 and kivi2 "
+              "(for research), or auto: bf16 for BF16 weights, else f16");
   line.option("--weights", options.weights,
               "convert matrices to this format while loading, such as q8_0 or bf16; empty: as stored");
 }

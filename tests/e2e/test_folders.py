@@ -75,7 +75,7 @@ class Folders(unittest.TestCase):
                 self.assertEqual(json.loads(done.stdout)['cache']['kv_type'], kept)
         done = quire('inspect', os.path.join(MODELS, 'llama'), '--kv-type', 'f17')
         self.assertEqual(done.returncode, 1)
-        self.assertIn('--kv-type "f17" is unknown; there are: auto bf16 f16 f32 f8 k8v4 (k=q8,v=q4) q4 q8', done.stderr)
+        self.assertIn('--kv-type "f17" is unknown; there are: auto bf16 f16 f32 f8 k8v4 (k=q8,v=q4) kivi2 q4 q8', done.stderr)
 
     def test_refusals_name_folder_and_key(self):
         with tempfile.TemporaryDirectory() as folder:

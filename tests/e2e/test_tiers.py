@@ -92,7 +92,6 @@ class Tiers(unittest.TestCase):
         self.assertEqual(self.ask()[0], first)
 
     def test_it_changes_nothing_beside_prefixes_guesses_grammars_and_packed_caches(self):
-        both = ('--kv-type', 'k8v4', '--prefix', 'radio=models/adapters/radio')
         draft = ('--draft', 'models/quill-draft-q8_0.gguf')
         bodies = [{**BODY, **more} for more in ({}, {'prefix': 'radio'}, {'temperature': 0.9, 'seed': 5, 'prefix': 'radio'},
                                                 {'regex': '([a-z]+ ){4}[0-9]+', 'ignore_eos': False},
@@ -101,21 +100,24 @@ class Tiers(unittest.TestCase):
         def answers():
             return [self.ask(body) for body in bodies]
 
-        self.server = Server(*both)
-        plain = [self.server.post(TEXT, body)[2]['choices'][0] for body in bodies]
-        self.end()
-        self.assertNotEqual(plain[0]['text'], plain[1]['text'], 'the prefix says something')
-        for spec in (('--spec', 'ngram', '--spec-depth', '4'), draft):
-            with self.subTest(spec=spec):
-                self.start(*both, *spec)
-                self.assertEqual([choice for choice, _, _ in answers()], plain)
-                self.end()
-                self.start(*both, *spec)
-                found = answers()
-                self.assertEqual([choice for choice, _, _ in found], plain)
-                self.assertTrue(all(n_disk > 0 for _, _, n_disk in (found[0], found[1], found[4])), found)
-                self.assertGreater(self.server.metric('quire_spec_decode_num_draft_tokens_total'), 0)
-                self.end()
+        ngram = ('--spec', 'ngram', '--spec-depth', '4')
+        for kv_type, specs in (('k8v4', (ngram, draft)), ('kivi2', (ngram,))):
+            both = ('--kv-type', kv_type, '--prefix', 'radio=models/adapters/radio')
+            self.server = Server(*both)
+            plain = [self.server.post(TEXT, body)[2]['choices'][0] for body in bodies]
+            self.end()
+            self.assertNotEqual(plain[0]['text'], plain[1]['text'], 'the prefix says something')
+            for spec in specs:
+                with self.subTest(kv_type=kv_type, spec=spec):
+                    self.start(*both, *spec)
+                    self.assertEqual([choice for choice, _, _ in answers()], plain)
+                    self.end()
+                    self.start(*both, *spec)
+                    found = answers()
+                    self.assertEqual([choice for choice, _, _ in found], plain)
+                    self.assertTrue(all(n_disk > 0 for _, _, n_disk in (found[0], found[1], found[4])), found)
+                    self.assertGreater(self.server.metric('quire_spec_decode_num_draft_tokens_total'), 0)
+                    self.end()
 
     def test_damaged_files_and_another_model_are_misses(self):
         self.start()

@@ -10,7 +10,7 @@ namespace quire {
 
 // With sanitizers those whose kernels differ most: memory errors of all are found in the op corpus.
 inline std::vector<const KvCodec*> tried_codecs() {
-  if (kSanitized) return {find_kv_codec("f16"), find_kv_codec("q4")};
+  if (kSanitized) return {find_kv_codec("f16"), find_kv_codec("q4"), find_kv_codec("kivi2")};
   return {kv_codecs().begin(), kv_codecs().end()};
 }
 
