@@ -169,7 +169,8 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   }
   EngineOptions resolved = options;
   if (resolved.n_ctx == 0) resolved.n_ctx = info.n_ctx;
-  settle_drafts(resolved, !resolved.proposer.empty());
+  const bool gives_way = draft.gives_way && info.kv_layout.state_bytes() > 0;
+  settle_drafts(resolved, !resolved.proposer.empty() && !gives_way);
   out.state_bytes = n_states_for(resolved, 1) * info.kv_layout.state_bytes();
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);

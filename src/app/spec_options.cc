@@ -134,8 +134,8 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
 }
 
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
-  if (choice.kind == DraftKind::none) return {};
-  DraftSource out{choice.kind, how};
+  DraftSource out{choice.kind, how, choice.mode == "auto" && !choice.has_draft()};
+  if (choice.kind == DraftKind::none) return out;
   const bool is_own = choice.kind == DraftKind::exit || choice.kind == DraftKind::mtp;
   out.how.model = is_own ? "" : choice.draft;
   out.how.kv_type = "auto";

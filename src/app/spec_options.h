@@ -28,8 +28,9 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice);
 // Puts it into the engine's options; the first time it looks what the draft is. Code::invalid names option and range.
 Status apply(SpecChoice& choice, EngineOptions& options);
 // Of a server, whose requests may have grammars: what these leave no choice about is guessed first, unless nothing is
-// to be. Not where the model cannot go back to before a guess and nobody asked for one.
+// to be.
 void add_grammars(const SpecChoice& choice, EngineOptions& options);
+// No guesses where nobody asked for them and layers keep a state: each takes room for one.
 void drop_if_costly(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options);
 // What drafts for a model, at most one of them.
 struct Drafter {

@@ -90,7 +90,7 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
       *to++ = is_last ? state_of(position) : -1;
     }
     const bool has_state = to[-1] >= 0;
-    for (int i = 0; i < grant.n_drafted; ++i) *to++ = grant.seq->kv.versions[static_cast<size_t>(i)].id();
+    for (int i = 0; i < grant.n_drafted; ++i) *to++ = grant.seq->kv.guess_states[static_cast<size_t>(i)].id();
     QR_CHECK((begin == 0 || from[-1] >= 0) && has_state, "a sequence has no state to go on with");
   }
 }

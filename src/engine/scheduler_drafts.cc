@@ -18,11 +18,12 @@ void Scheduler::grant_drafts() {
   for (const Grant& grant : plan_.grants) {
     if (grant.seq->tapped.plan != n_plans_ - 1) grant.seq->tapped = {};
   }
+  const int n_spare = n_running() + (waiting_.empty() ? 0 : kStatesPerSequence);  // states
   const auto ahead = [this](Sequence& seq, int n) { return room_ahead(seq, n); };
   drafting_->propose(plan_.grants, room, ahead);
   for (Grant& grant : plan_.grants) {
     Sequence& seq = *grant.seq;
-    const int n = cache_.add_versions(seq.kv, room_ahead(seq, static_cast<int>(seq.draft.size())), n_running());
+    const int n = cache_.add_guess_states(seq.kv, room_ahead(seq, static_cast<int>(seq.draft.size())), n_spare);
     seq.draft.resize(static_cast<size_t>(n));
     if (n > 0) plan_.set_drafted(grant, n);
     if (drafting_->writes_ahead() || cache_.keeps_states()) cache_.truncate(seq.kv, seq.n_computed + 1 + n);
@@ -78,7 +79,7 @@ bool Scheduler::take_back_drafts() {
     if (grant.n_drafted == 0) continue;
     plan_.set_drafted(grant, 0);
     grant.seq->draft.clear();
-    cache_.settle_versions(grant.seq->kv, grant.seq->n_computed + 1, 0);
+    cache_.settle_guess_states(grant.seq->kv, grant.seq->n_computed + 1, 0);
     cache_.truncate(grant.seq->kv, grant.seq->n_computed + 1);
   }
   return true;
@@ -106,7 +107,7 @@ void Scheduler::settle(const Grant& grant, const Taken& taken) {
     if (taken.way != kDraft) KvCache::adopt(seq.kv, std::move(seq.branches[taken.way].kv));
     seq.draft.clear();
     seq.branches.clear();
-    cache_.settle_versions(seq.kv, seq.n_computed - grant.n_drafted, taken.n_accepted);
+    cache_.settle_guess_states(seq.kv, seq.n_computed - grant.n_drafted, taken.n_accepted);
     seq.n_computed -= grant.n_drafted - taken.n_accepted;
     cache_.truncate(seq.kv, seq.n_computed);
   }

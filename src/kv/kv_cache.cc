@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -129,28 +130,37 @@ void KvCache::add_states(SeqKv& seq, int n_before, int n_spare) {
   }
 }
 
-int KvCache::add_versions(SeqKv& seq, int n, int n_spare) {
+int KvCache::add_guess_states(SeqKv& seq, int n, int n_spare) {
   if (states_ == 0) return n;
-  BlockPool& pool = *pools_[states_];
-  while (static_cast<int>(seq.versions.size()) < n && pool.n_free() + pool.n_cached() > n_spare) {
-    if (pool.n_free() == 0) tree_->evict_window(static_cast<int>(states_), 1, {now_ns_, seq.whose});
-    seq.versions.push_back(pool.allocate());
+  std::vector<BlockRef>& states = seq.guess_states;
+  try {
+    states.reserve(static_cast<size_t>(n));
+  } catch (const std::bad_alloc&) {
+    n = static_cast<int>(states.size());
   }
-  const int out = std::min(n, static_cast<int>(seq.versions.size()));
-  while (static_cast<int>(seq.versions.size()) > out) seq.versions.pop_back();
+  BlockPool& pool = *pools_[states_];
+  while (static_cast<int>(states.size()) < n && pool.n_free() + pool.n_cached() > n_spare) {
+    if (pool.n_free() == 0) {
+      if (2 * pool.n_cached() <= pool.n_blocks()) break;
+      tree_->evict_window(static_cast<int>(states_), 1, {now_ns_, seq.whose});
+    }
+    states.push_back(pool.allocate());
+  }
+  const int out = std::min(n, static_cast<int>(states.size()));
+  while (static_cast<int>(states.size()) > out) states.pop_back();
   return out;
 }
 
 // As if the guesses that came true had been computed one by one: each whole block has the state at its end, the last
 // one that of now.
-void KvCache::settle_versions(SeqKv& seq, int n_computed, int n_right) {
+void KvCache::settle_guess_states(SeqKv& seq, int n_computed, int n_right) {
   for (int i = 0; i < n_right && states_ != 0; ++i) {
     const int n_tokens = n_computed + 1 + i;
     if (n_tokens % options_.block_tokens != 0 && i + 1 < n_right) continue;
     seq.table[static_cast<size_t>(n_tokens - 1) / static_cast<size_t>(options_.block_tokens)][states_] =
-        std::move(seq.versions[static_cast<size_t>(i)]);
+        std::move(seq.guess_states[static_cast<size_t>(i)]);
   }
-  seq.versions.clear();
+  seq.guess_states.clear();
 }
 
 int KvCache::choose_states(SeqKv& seq, int begin, int end) const {
@@ -340,6 +350,11 @@ bool KvCache::copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks&
 void KvCache::truncate(SeqKv& seq, int n_tokens) {
   QR_CHECK(n_tokens % options_.block_tokens == 0 || n_tokens / options_.block_tokens >= seq.n_indexed);
   const int n_left = std::min(blocks_for(n_tokens), static_cast<int>(seq.table.size()));
+  // Of blocks that were taken for guesses the last has the only state; nothing is in it yet.
+  if (!seq.guess_states.empty() && n_left > 0) {
+    BlockRef& state = seq.table[static_cast<size_t>(n_left) - 1][states_];
+    if (!state) state = std::move(seq.table.back()[states_]);
+  }
   for (size_t g = 1; g < pools_.size(); ++g) {
     const int first = std::max(first_block(g, n_tokens), kept_blocks(g));
     QR_CHECK(first >= n_left || seq.table[static_cast<size_t>(first)][g], "a window has slid past what is left");

@@ -32,7 +32,7 @@ struct SeqKv {
   uint64_t whose = 0;  // the tenant, as Prefix has it: for whom room is made
   int passing = -1;    // block of the state that it put into the tree for as long as it has left no later one there
   // In a step that guesses: where the state behind each guess goes, until it is known which came true.
-  std::vector<BlockRef> versions;
+  std::vector<BlockRef> guess_states;
 };
 
 // Blocks in which a branch of a sequence goes on by itself, behind the sequence's first n_shared blocks.
@@ -101,11 +101,11 @@ class KvCache {
   // n_spare to others. Evicts what is needed; false, with nothing changed, when even that is not enough.
   bool grow(SeqKv& seq, int n_tokens, int n_spare = 0);
   // Of layers that keep a state, room for one behind each of the n guesses of a step, as far as that leaves n_spare to
-  // others; for how many there is. n, where no layer does.
-  int add_versions(SeqKv& seq, int n, int n_spare);
+  // others and what is cached half of the room; for how many there is. n, where no layer does.
+  int add_guess_states(SeqKv& seq, int n, int n_spare);
   // That n_right of these guesses came true, behind n_computed tokens: the states behind them are the sequence's, the
   // others are given back. REQUIRES blocks up to there.
-  void settle_versions(SeqKv& seq, int n_computed, int n_right);
+  void settle_guess_states(SeqKv& seq, int n_computed, int n_right);
   bool keeps_states() const { return states_ != 0; }
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid

@@ -59,14 +59,16 @@ struct States {
   int guess(SeqKv& seq, std::span<const Token> tokens, int n_begin, int n_guesses, int n_right) {
     EXPECT_TRUE(cache->grow(seq, n_begin + 1) && cache->grow(seq, n_begin + 1 + n_guesses));
     EXPECT_EQ(at(seq.table[static_cast<size_t>(n_begin - 1) / kBlock][1].id()), n_begin);
-    n_guesses = cache->add_versions(seq, n_guesses, 1);
-    EXPECT_EQ(seq.versions.size(), static_cast<size_t>(n_guesses));
+    n_guesses = cache->add_guess_states(seq, n_guesses, 1);
+    cache->truncate(seq, n_begin + 1 + n_guesses);
+    EXPECT_TRUE(cache->exclusive(seq, n_begin, n_begin + 1 + n_guesses));
+    EXPECT_EQ(seq.guess_states.size(), static_cast<size_t>(n_guesses));
     n_right = std::min(n_right, n_guesses);
     const int n_end = n_begin + 1 + n_right;
     at(seq.table[static_cast<size_t>(n_begin) / kBlock][1].id()) = n_begin + 1;
-    for (int i = 0; i < n_guesses; ++i) at(seq.versions[static_cast<size_t>(i)].id()) = n_begin + 2 + i;
-    cache->settle_versions(seq, n_begin + 1, n_right);
-    EXPECT_TRUE(seq.versions.empty());
+    for (int i = 0; i < n_guesses; ++i) at(seq.guess_states[static_cast<size_t>(i)].id()) = n_begin + 2 + i;
+    cache->settle_guess_states(seq, n_begin + 1, n_right);
+    EXPECT_TRUE(seq.guess_states.empty());
     cache->truncate(seq, n_end);
     for (int n = n_begin / kBlock * kBlock + kBlock; n < n_end; n += kBlock) {
       const BlockRef& state = seq.table[static_cast<size_t>(n / kBlock) - 1][1];

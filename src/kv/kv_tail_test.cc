@@ -108,10 +108,11 @@ TEST(KvTail, IsCopiedWithAPartOfABlock) {
   EXPECT_NE(bytes(follower), bytes(leader));
   EXPECT_EQ(std::memcmp(bytes(follower), bytes(leader), 4 * 64), 0);
   EXPECT_FALSE(w.cache->parts_with_past(leader, 6)) << "what is computed up to here is found again without it";
-  const KvImage image = w.cache->copy_out(leader, 6);
-  EXPECT_EQ(image.n_bytes, 2 * 4 * 8 + 4 * 64);
+  const std::optional<KvImage> image = w.cache->copy_out(leader, 6);
+  ASSERT_TRUE(image);
+  EXPECT_EQ(image->n_bytes, 2 * 4 * 8 + 4 * 64);
   w.cache->release(leader);
-  ASSERT_TRUE(w.cache->put_back(back, image));
+  ASSERT_TRUE(w.cache->put_back(back, *image));
   EXPECT_EQ(std::memcmp(bytes(back), bytes(follower), 4 * 64), 0);
   w.cache->release(follower);
   w.cache->release(back);

@@ -105,7 +105,7 @@ class Twin {
     }
     cache_ = std::make_unique<KvCache>(
         layout, std::move(memory),
-        KvCacheOptions{knobs.block_tokens, knobs.n_blocks, true, hash_of(knobs.hash_bits), knobs.n_window_blocks, 0,
+        KvCacheOptions{knobs.block_tokens, knobs.n_blocks, true, hash_of(knobs.hash_bits), knobs.n_window_blocks, 0, 0,
                        [this](const LeavingBlock& block) {
                          return tier_.told.erase(block.name) == 1 && tier_.keep(block, cache_->view());
                        },

@@ -44,7 +44,7 @@ void bench_attend(benchmark::State& state, const KvCodec* codec, const Shape& sh
   const int n = shape.n_sequences, n_rows = n * shape.n_rows;
   const Buffer pool = *ops->allocate(n * n_blocks * block_bytes);
   const KvCodec* of_tail = codec->packs() ? find_kv_codec(codec->tail) : codec;
-  const int64_t tail_bytes = int64_t{kKvHeads} * (of_tail->k_row_bytes(kHeadDim) + of_tail->v_row_bytes(kHeadDim));
+  const int64_t tail_bytes = heads.n_kv * (of_tail->k_row_bytes(heads.k_dim) + of_tail->v_row_bytes(heads.v_dim));
   const int64_t tail_block = tail_bytes * shape.n_layers * kBlockTokens;
   const Buffer tails = *ops->allocate(codec->packs() ? n * n_blocks * tail_block : 1);
   KvView view;
