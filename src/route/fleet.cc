@@ -356,7 +356,8 @@ int64_t Fleet::n_known(const Worker& worker) const {
 
 // Known is the most that was known while it was asked: what ended or came meanwhile may be in its word or not. A worker
 // that lies, or has far more than the others, is the busiest; more than that would only raise the mean that bounds the
-// others. A mean of words, for routers that all went by the newest one would all go to the same worker until the next.
+// others. What others say of themselves does not count for that, or liars would lift each other. A mean of words, for
+// routers that all went by the newest one would all go to the same worker until the next.
 void Fleet::said(Worker& worker, const std::optional<WorkerWord>& word, int64_t n_known_before) {
   constexpr double kUsualTokens = 512, kUsualPrefill = 256;  // where nothing was given yet
   constexpr int64_t kMostTimes = 4, kMostBeside = 16;        // of the busiest other one's requests, and beside them
@@ -365,7 +366,7 @@ void Fleet::said(Worker& worker, const std::optional<WorkerWord>& word, int64_t 
   if (!word) return forget_word(worker);
   int64_t busiest = 0;
   for (const auto& w : workers_)
-    if (w.get() != &worker) busiest = std::max(busiest, w->n_requests + w->others.n_requests + w->unseen.n_requests);
+    if (w.get() != &worker) busiest = std::max(busiest, w->n_requests + w->others.n_requests);
   const int64_t n_here = worker.n_requests + worker.others.n_requests;
   const int64_t n_known = std::max(n_known_before, n_here);
   const int64_t most = std::max<int64_t>(kMostTimes * busiest + kMostBeside - n_here, 0);

@@ -5,46 +5,14 @@
 
 #include "base/rng.h"
 #include "route/asked.h"
+#include "route/fleet_testing.h"
 #include "route/session_key.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-
-struct World {
-  explicit World(int n_workers, std::string_view policy = "prefix", const RouteLimits& l = {})
-      : limits(l), fleet(std::make_shared<Fleet>(policy, limits, clock, metrics)) {
-    set(n_workers);
-    for (const auto& worker : fleet->workers()) fleet->probed(*worker, Probe::well);
-  }
-  void set(int n) {
-    std::vector<WorkerSpec> specs;
-    specs.reserve(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i) specs.push_back({{"w", 1 + i}, ""});
-    fleet->set_workers(specs);
-  }
-  std::shared_ptr<Worker> worker(size_t i) const { return fleet->workers()[i]; }
-  int64_t load() const {
-    int64_t all = 0;
-    for (const WorkerState& w : fleet->states()) all += w.load_tokens + w.n_requests;
-    return all;
-  }
-  RouteLimits limits;
-  ManualClock clock;
-  Metrics metrics;
-  std::shared_ptr<Fleet> fleet;
-};
-
-RouteAsk asks(std::optional<Hash128> session, int64_t tokens = 100) {
-  RouteAsk out;
-  out.session = session;
-  out.prompt_tokens = tokens;
-  return out;
-}
-
 TEST(Fleet, WhatOtherRoutersGaveAWorkerIsItsLoadTooAndNotToldAsOurs) {
-  World world(2);
+  FleetWorld world(2);
   const auto first = world.worker(0), second = world.worker(1);
   world.fleet->set_others(std::vector<WorkerLoad>{{first->id, 900, 2, 900, 0}, {12345, 1, 1, 1, 1}});
   std::vector<Picked> held;
@@ -60,54 +28,8 @@ TEST(Fleet, WhatOtherRoutersGaveAWorkerIsItsLoadTooAndNotToldAsOurs) {
   EXPECT_TRUE(world.fleet->loads().empty());
 }
 
-// What came past this router is load; what it gave itself, and what other routers say that they gave, is not counted
-// twice.
-TEST(Fleet, WhatAWorkerHasThatNobodyToldOfIsItsLoadToo) {
-  World world(2, "least_load");
-  const auto first = world.worker(0), second = world.worker(1);
-  EXPECT_EQ(world.fleet->n_known(*first), 0);
-  world.fleet->said(*first, WorkerWord{2, 1}, 0);
-  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 3);
-  std::vector<Picked> held;
-  for (int i = 0; i < 3; ++i) {
-    held.push_back(std::move(*world.fleet->choose(asks(std::nullopt, 100), {})));
-    EXPECT_EQ(held.back().worker, second) << i;
-  }
-  EXPECT_EQ(world.fleet->loads(), (std::vector<WorkerLoad>{{second->id, 300, 3, 300, 0}}))
-      << "others are not told of it";
-  // The three are ours, one by another router is theirs, and so a fifth alone is unseen.
-  world.fleet->set_others(std::vector<WorkerLoad>{{second->id, 50, 1, 50, 0}});
-  EXPECT_EQ(world.fleet->n_known(*second), 4);
-  world.fleet->said(*second, WorkerWord{0, 5}, 4);
-  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 1);
-  // What was known when it was asked and has ended since may be in its word still: it is not unseen. Words count in the
-  // mean of many, so one alone changes little.
-  held.clear();
-  world.fleet->said(*second, WorkerWord{4, 0}, 4);
-  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 1);
-  for (int i = 0; i < 10; ++i) world.fleet->said(*second, WorkerWord{4, 0}, 4);
-  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 0);
-  world.fleet->set_others({});
-  // It says nothing any more, or it is down: nothing is believed of it.
-  world.fleet->said(*first, std::nullopt, 0);
-  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
-  world.fleet->said(*first, WorkerWord{kMostSaidRequests, 0}, 0);  // a lie, or beside all others
-  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 16);
-  world.fleet->probed(*first, Probe::unwell);
-  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
-}
-
-// Waiting requests are ahead of a prompt's first token, running ones slow it down: the fitting worker is another one.
-TEST(Fleet, WhatWaitsUnseenIsAheadOfAPrompt) {
-  World world(2, "predicted");
-  const auto first = world.worker(0), second = world.worker(1);
-  world.fleet->said(*first, WorkerWord{0, 3}, 0);
-  world.fleet->said(*second, WorkerWord{3, 0}, 0);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(world.fleet->choose(asks(std::nullopt, 100), {})->worker, second) << i;
-}
-
 TEST(Fleet, AServerThatTwoNamesHaveOverTlsIsOneWorker) {
-  World world(1);
+  FleetWorld world(1);
   std::vector<WorkerSpec> specs;
   for (const char* name : {"one.example", "two.example"}) {
     WorkerSpec& spec = specs.emplace_back();
@@ -121,7 +43,7 @@ TEST(Fleet, AServerThatTwoNamesHaveOverTlsIsOneWorker) {
 }
 
 TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
-  World world(1, "predicted");
+  FleetWorld world(1, "predicted");
   const auto worker = world.worker(0);
   auto first = world.fleet->choose(asks(std::nullopt, 100), {});
   auto second = world.fleet->choose(asks(std::nullopt, 300), {});
@@ -152,7 +74,7 @@ TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
 }
 
 TEST(Fleet, ASessionStaysAndItsLoadIsChargedOnceAndReleasedOnce) {
-  World world(4);
+  FleetWorld world(4);
   std::shared_ptr<Worker> home;
   for (int turn = 0; turn < 20; ++turn) {
     auto picked = world.fleet->choose(asks(Hash128{1, 2}), {});
@@ -168,7 +90,7 @@ TEST(Fleet, ASessionStaysAndItsLoadIsChargedOnceAndReleasedOnce) {
 }
 
 TEST(Fleet, ASessionMovesWithAReasonWhenItsWorkerIsFullOrGone) {
-  World world(4);
+  FleetWorld world(4);
   std::vector<Picked> held;
   held.push_back(*world.fleet->choose(asks(Hash128{1, 1}, 1000), {}));
   auto full = world.fleet->choose(asks(Hash128{1, 1}, 100), {});
@@ -211,7 +133,7 @@ TEST(Fleet, NamesThatClientsMakeUpTakeNoPlaceOfAPinnedSession) {
 }
 
 TEST(Fleet, APinnedSessionKeepsItsPlaceWhateverBecomesOfItsWorker) {
-  World world(4);
+  FleetWorld world(4);
   const auto home = world.worker(3);
   world.fleet->remember({1, 1}, home->id, true);
   RouteAsk ask = asks(Hash128{1, 1});
@@ -236,7 +158,7 @@ TEST(Fleet, APinnedSessionKeepsItsPlaceWhateverBecomesOfItsWorker) {
 }
 
 TEST(Fleet, NobodyIsSentToAWorkerThatIsNotOfTheFleet) {
-  World world(2);
+  FleetWorld world(2);
   world.fleet->remember({1, 1}, 12345, false);
   EXPECT_FALSE(world.fleet->knows({1, 1}));
   world.fleet->remember({1, 1}, world.worker(1)->id, false);
@@ -244,7 +166,7 @@ TEST(Fleet, NobodyIsSentToAWorkerThatIsNotOfTheFleet) {
 }
 
 TEST(Fleet, ConnectionsThatFailCountAsFailuresDo) {
-  World world(4);
+  FleetWorld world(4);
   const auto flaky = world.worker(0);
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(flaky->health.ejected());
@@ -255,7 +177,7 @@ TEST(Fleet, ConnectionsThatFailCountAsFailuresDo) {
 }
 
 TEST(Fleet, ASharedBeginningMeetsWhereItWas) {
-  World world(4);
+  FleetWorld world(4);
   const auto ask_for = [](const std::string& text) {
     RouteAsk out;
     const std::string body = "{\"prompt\":\"" + text + "\"}";
@@ -279,7 +201,7 @@ TEST(Fleet, ASharedBeginningMeetsWhereItWas) {
 
 // An activated adapter's request finds the worker of the model's own dialogue, an ordinary one's does not.
 TEST(Fleet, AnActivatedAdapterSharesTheBeginningsOfItsModel) {
-  World world(4);
+  FleetWorld world(4);
   const auto listed = [](const char* id, bool activated) {
     Json out = Json::Object{{"id", id}, {"parent", "m"}};
     if (activated) out.set("activated", true);
@@ -305,20 +227,20 @@ TEST(Fleet, AnActivatedAdapterSharesTheBeginningsOfItsModel) {
 }
 
 TEST(Fleet, FailuresEjectButNeverOverHalf) {
-  World world(4);
+  FleetWorld world(4);
   for (size_t i = 0; i < 4; ++i)
     for (int k = 0; k < 10; ++k) world.fleet->failed(*world.worker(i));
   int n_out = 0;
   for (const WorkerState& w : world.fleet->states()) n_out += w.ejected;
   EXPECT_EQ(n_out, 2);
   EXPECT_TRUE(world.fleet->choose(asks({}), {}));
-  World alone(1);
+  FleetWorld alone(1);
   for (int k = 0; k < 10; ++k) alone.fleet->failed(*alone.worker(0));
   EXPECT_TRUE(alone.fleet->any_usable());
 }
 
 TEST(Fleet, WorkersComeAndGoWhileRequestsAreUnderWay) {
-  World world(2);
+  FleetWorld world(2);
   auto picked = world.fleet->choose(asks(Hash128{5, 5}), {});
   world.set(0);
   EXPECT_FALSE(world.fleet->choose(asks(Hash128{5, 5}), {}));
@@ -337,7 +259,7 @@ TEST(Fleet, WorkersComeAndGoWhileRequestsAreUnderWay) {
 }
 
 TEST(Fleet, RequestsGoWhereTheirModelIs) {
-  World world(3);
+  FleetWorld world(3);
   const auto list = [](const char* name) { return Json::Array{Json::Object{{"id", name}}}; };
   world.fleet->set_models(*world.worker(0), list("a"));
   world.fleet->set_models(*world.worker(1), list("b"));
@@ -356,7 +278,7 @@ TEST(Fleet, RequestsGoWhereTheirModelIs) {
 // One prompt of another dialogue is no reason to leave the worker that has the past, a second is; and what all prompts
 // begin with is no reason to go anywhere.
 TEST(Fleet, ADialogueStaysWhereItsCacheIs) {
-  World world(8);
+  FleetWorld world(8);
   const auto ask_for = [](uint64_t dialogue, int n_blocks) {
     RouteAsk out;
     for (int i = 0; i < n_blocks; ++i)
@@ -386,7 +308,7 @@ TEST(Fleet, MoreWorkersRememberMorePrompts) {
   RouteLimits limits;
   limits.n_prefix_blocks = 4;
   for (const int n_workers : {1, 2}) {
-    World world(n_workers, "prefix", limits);
+    FleetWorld world(n_workers, "prefix", limits);
     RouteAsk ask = asks({}, 128);
     ask.blocks = {1, 2, 3, 4, 5, 6, 7, 8};
     EXPECT_EQ(world.fleet->choose(ask, {})->hit_tokens, 0);
@@ -397,7 +319,7 @@ TEST(Fleet, MoreWorkersRememberMorePrompts) {
 // Whatever happens, in any order, nothing is charged in the end.
 TEST(Fleet, LoadIsExactUnderAnyOrderOfEvents) {
   for (const char* policy : {"prefix", "hash", "least_load", "two_choices", "round_robin"}) {
-    World world(5, policy);
+    FleetWorld world(5, policy);
     Rng rng(3);
     std::vector<Picked> held;
     for (int i = 0; i < 5000; ++i) {
