@@ -19,6 +19,9 @@ constexpr std::array<std::string_view, 11> kText = {"tools",       "system",    
 constexpr std::array<std::string_view, 4> kMaxTokens = {"max_tokens", "max_completion_tokens", "max_output_tokens",
                                                         "n_predict"};
 
+// Of these a request may have a list, each of which a server computes by itself.
+constexpr std::array<std::string_view, 6> kPrompts = {"prompt", "input", "input_ids", "text", "content", "documents"};
+
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 class Reader {
@@ -90,6 +93,19 @@ std::string string_of(std::string_view value) {
   return value.size() >= 2 && value.front() == '"' ? decoded(value.substr(1, value.size() - 2)) : std::string();
 }
 
+// How many prompts a value is: a list of texts or of lists is several; one of numbers, or of messages, is one.
+int64_t prompts_in(std::string_view value) {
+  Reader reader(value);
+  std::string_view one;
+  int64_t n = 0;
+  if (reader.take('['))
+    while (n < kMostSequences && reader.take_value(one) && (one.front() == '"' || one.front() == '[')) {
+      ++n;
+      if (!reader.take(',')) break;
+    }
+  return std::max<int64_t>(n, 1);
+}
+
 void note(std::string_view name, std::string_view value, Asked& out) {
   if (name == "model") out.model = string_of(value);
   if (name == "name") out.name = string_of(value);
@@ -100,12 +116,16 @@ void note(std::string_view name, std::string_view value, Asked& out) {
   if (name == "cache_salt") out.cache_salt = string_of(value);
   if (name == "prompt") out.prompt = value;
   if (name == "prefix" || name == "lora") out.has_other_beginning = true;
-  if (std::find(kMaxTokens.begin(), kMaxTokens.end(), name) == kMaxTokens.end()) return;
+  if (std::ranges::find(kPrompts, name) != kPrompts.end()) out.n_prompts = std::max(out.n_prompts, prompts_in(value));
   int64_t n = 0;
-  if (std::from_chars(value.data(), value.data() + value.size(), n).ec == std::errc() && n > 0) out.max_tokens = n;
+  if (std::from_chars(value.data(), value.data() + value.size(), n).ec != std::errc() || n <= 0) return;
+  if (std::ranges::find(kMaxTokens, name) != kMaxTokens.end()) out.max_tokens = n;
+  if (name == "n" || name == "best_of") out.n_choices = std::max(out.n_choices, std::min(n, kMostSequences));
 }
 
 }  // namespace
+
+int64_t Asked::n_sequences() const { return std::min(n_prompts * n_choices, kMostSequences); }
 
 Asked read_asked(std::string_view body) {
   Asked out;

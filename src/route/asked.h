@@ -16,10 +16,16 @@ struct Asked {
   bool has_other_beginning = false;    // something that a model was taught stands before the prompt, or is added to it
   std::string_view keep_alive;         // the value as it is written, empty where absent
   int64_t max_tokens = 0;              // 0: not said
+  int64_t n_prompts = 1;               // of a list of texts, or of lists of tokens
+  int64_t n_choices = 1;               // that are computed of each: n, or best_of where that is more
   std::string_view body;               // what was read
   std::vector<std::string_view> text;  // values that become the prompt, in the order in which templates have them
   int64_t text_bytes = 0;              // of all these
+  // What servers count as their requests: each choice of each prompt.
+  int64_t n_sequences() const;
 };
+
+inline constexpr int64_t kMostSequences = 1024;  // of one request; who asks for more is refused by workers
 
 // The views are into `body`.
 Asked read_asked(std::string_view body);

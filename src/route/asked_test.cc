@@ -57,6 +57,25 @@ TEST(Asked, TokensAndTextsToFillInArePromptsToo) {
       << "a setting of responses";
 }
 
+// As servers count them.
+TEST(Asked, ChoicesAndPromptsAreCounted) {
+  for (const auto& [body, n] : {std::pair{R"({"prompt":"a"})", 1},
+                                {R"({"prompt":"a","n":8})", 8},
+                                {R"({"prompt":"a","n":2,"best_of":5})", 5},
+                                {R"({"prompt":["a",  "b,[\"", "c"],"n":2})", 6},
+                                {R"({"prompt":[1,2,3]})", 1},
+                                {R"({"prompt":[[1,2],[3]]})", 2},
+                                {R"({"input":["a","b"]})", 2},
+                                {R"({"input":[{"role":"user"},{"role":"user"}]})", 1},
+                                {R"({"content":["a","b"]})", 2},
+                                {R"({"messages":["a","b"],"n":"8"})", 1},
+                                {R"({"prompt":[],"n":0})", 1},
+                                {R"({"prompt":"a","n":-3})", 1},
+                                {R"({"prompt":["a","b"],"n":999999999999})", 1024},
+                                {R"({"prompt":["a","b)", 1}})
+    EXPECT_EQ(read_asked(body).n_sequences(), n) << body;
+}
+
 // However a client's library escapes them: PHP's writes org\/name.
 TEST(Asked, NamesAreWhatTheyStandForHoweverTheyAreEscaped) {
   const Asked asked = read_asked(

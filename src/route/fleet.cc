@@ -180,11 +180,11 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   const auto& worker = workers_[from_[choice.index]];
   const int64_t cached = std::min(views_[choice.index].hit_tokens, ask.prompt_tokens);
   const int64_t prefill = ask.prompt_tokens - cached;
-  const Charge charge{prefill + ask.answer_tokens, prefill, worker->prefill_tokens + prefill};
+  const Charge charge{prefill + ask.answer_tokens, prefill, worker->prefill_tokens + prefill, ask.n_requests};
   LoadLease load(shared_from_this(), worker, charge);
   worker->load_tokens += charge.tokens;
   worker->prefill_tokens += charge.prefill_tokens;
-  ++worker->n_requests;
+  worker->n_requests += charge.n_requests;
   worker->n_given.add();
   note_charge(charge);
   if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
@@ -200,8 +200,9 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
 void Fleet::note_charge(const Charge& charge) {
   constexpr double kShare = 0.05;  // of the newest in the mean
   const double share = usual_tokens_ == 0 ? 1 : kShare;
-  usual_tokens_ += share * (static_cast<double>(charge.tokens) - usual_tokens_);
-  usual_prefill_ += share * (static_cast<double>(charge.prefill_tokens) - usual_prefill_);
+  const auto n = static_cast<double>(charge.n_requests);
+  usual_tokens_ += share * (static_cast<double>(charge.tokens) / n - usual_tokens_);
+  usual_prefill_ += share * (static_cast<double>(charge.prefill_tokens) / n - usual_prefill_);
 }
 
 void Fleet::count(std::string_view reason) {
@@ -215,9 +216,9 @@ void Fleet::count(std::string_view reason) {
 void Fleet::release(Worker& worker, const Charge& charge, bool has_begun) {
   const std::lock_guard lock(mu_);
   worker.load_tokens -= charge.tokens;
-  --worker.n_requests;
+  worker.n_requests -= charge.n_requests;
   if (has_begun)
-    --worker.n_decoding;
+    worker.n_decoding -= charge.n_requests;
   else
     worker.prefill_tokens -= charge.prefill_tokens;
 }
@@ -228,7 +229,7 @@ void Fleet::begins(Worker& worker, const Charge& charge, int64_t after_ns) {
   constexpr double kShare = 0.2;  // of the newest in the mean
   const std::lock_guard lock(mu_);
   worker.prefill_tokens -= charge.prefill_tokens;
-  ++worker.n_decoding;
+  worker.n_decoding += charge.n_requests;
   if (charge.ahead_tokens < kLeastTokens || after_ns <= 0) return;
   const double token_ns = static_cast<double>(after_ns) / static_cast<double>(charge.ahead_tokens);
   worker.token_ns += (token_ns - worker.token_ns) * (worker.token_ns == 0 ? 1 : kShare);

@@ -34,6 +34,7 @@ struct RouteAsk {
   std::vector<KvIndex::Hit> held;                // what workers say that they have of it, in place of what is guessed
   uint64_t key = 0;                              // where there is no session: of the prompt's beginning
   int64_t prompt_tokens = 0, answer_tokens = 0;  // as estimated
+  int64_t n_requests = 1;                        // as workers count: each choice of each prompt
 };
 
 inline constexpr std::string_view kAtHome = "session";  // the reason where a session stays
@@ -91,7 +92,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::vector<WorkerLoad> loads() const;
   // What all other routers gave them, from now on: it counts as load. Ids that are not of the fleet mean nothing.
   void set_others(std::span<const WorkerLoad> others);
-  // Requests at a worker that this router knows of: what it gave itself, and what other routers say.
+  // Requests at a worker that this router knows of: what it gave itself, and what other routers say. As workers count.
   int64_t n_known(const Worker& worker) const;
   // What the worker said that it has to do; nullopt: nothing. `n_known_before`: when it was asked. What it has beyond
   // what is known, in the mean of its words, counts as load, each request as much as one of ours usually.

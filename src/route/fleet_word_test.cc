@@ -68,5 +68,28 @@ TEST(Fleet, LiarsDoNotLiftEachOther) {
   for (const size_t liar : {size_t{0}, size_t{1}}) EXPECT_EQ(world.fleet->states()[liar].unseen_requests, 4 * 5 + 16);
 }
 
+// A worker counts each choice of each prompt, and so does the router: what it gave itself is not unseen.
+TEST(Fleet, ChoicesAndPromptsOfARequestAreAsManyRequests) {
+  FleetWorld world(2, "least_load");
+  const auto first = world.worker(0);
+  RouteAsk ask = asks(std::nullopt, 800);
+  ask.n_requests = 8;
+  auto picked = *world.fleet->choose(ask, std::vector{first});
+  Worker& worker = *picked.worker;
+  EXPECT_NE(picked.worker, first);
+  EXPECT_EQ(world.fleet->n_known(worker), 8);
+  world.fleet->said(worker, WorkerWord{0, 8}, 8);
+  EXPECT_EQ(world.fleet->states()[1].unseen_requests, 0);
+  picked.load.begins(1);
+  EXPECT_EQ(world.fleet->loads(), (std::vector<WorkerLoad>{{worker.id, 800, 8, 0, 8}}));
+  // What is unseen weighs as one of the eight did.
+  world.fleet->said(*first, WorkerWord{0, 3}, 0);
+  EXPECT_EQ(first->unseen.load_tokens, 300);
+  EXPECT_EQ(first->unseen.prefill_tokens, 300);
+  picked.load = {};
+  EXPECT_EQ(world.fleet->n_known(worker), 0);
+  EXPECT_TRUE(world.fleet->loads().empty());
+}
+
 }  // namespace
 }  // namespace quire

@@ -48,6 +48,7 @@ RouteAsk route_ask(const HttpRequest& request, const Asked& asked, uint64_t tena
   out.blocks = block_names(asked, hash128(whose.data(), whose.size(), mix64(tenant)).lo);
   out.prompt_tokens = tokens_of_bytes(asked.text_bytes);
   out.answer_tokens = asked.max_tokens > 0 ? std::min(asked.max_tokens, kMostAnswer) : kUsualAnswer;
+  out.n_requests = asked.n_sequences();
   const std::string* field = request.header("x-session-id");
   if (!asked.previous_response_id.empty()) {
     out.session = session_of(tenant, kResponseKind, asked.previous_response_id);

@@ -74,6 +74,7 @@ struct Worker {
 // before that. Plain values.
 struct Charge {
   int64_t tokens = 0, prefill_tokens = 0, ahead_tokens = 0;
+  int64_t n_requests = 1;  // as RouteAsk has it
 };
 
 // A charge, from the moment when the worker was chosen until this goes. Any thread, one at a time.
