@@ -35,12 +35,20 @@ bool read_number(std::string_view text, int lo, int hi, int& out) {
   return error == std::errc() && end == text.data() + text.size() && out >= lo && out <= hi;
 }
 
+// Also where '@' and the host were forgotten: behind ':' only what looks like a port is none.
+bool may_hold_password(std::string_view url) {
+  if (url.find('@') != std::string_view::npos) return true;
+  const size_t scheme = url.find("://");
+  const size_t colon = url.find(':', scheme == std::string_view::npos ? 0 : scheme + 3);
+  int port = 0;
+  return colon != std::string_view::npos && !read_number(url.substr(colon + 1), 0, 99'999, port);
+}
+
 }  // namespace
 
 Result<RedisOptions> parse_redis_url(const std::string& url, const std::string& what) {
   const auto bad = [&](const char* why) {
-    const bool secret = url.find('@') != std::string::npos || url.find("//:") != std::string::npos;  // a password?
-    const std::string got = secret ? "" : ", got \"" + url + "\"";
+    const std::string got = may_hold_password(url) ? "" : ", got \"" + url + "\"";
     return fail(Code::invalid,
                 what + " is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// over TLS: " + why + got);
   };

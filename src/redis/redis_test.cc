@@ -71,12 +71,15 @@ TEST(RedisUrl, IsReadAndBadOnesAreNamedWithoutThePassword) {
   EXPECT_EQ(named->user, "me");
   EXPECT_EQ(named->password, "p@ss");
   for (const char* url : {"h:1", "redisss://:secret@h", "redis://", "rediss://", "redis://:secret@h:0",
-                          "redis://:secret@h/x", "redis://secret@h:1", "rediss://:secret", "redis://no host"}) {
+                          "redis://:secret@h/x", "redis://secret@h:1", "rediss://:secret", "redis://no host",
+                          "redis://user:secret", "rediss://user:secret/0", "user:secret", "redis://user:1/secret"}) {
     const auto bad = parse_redis_url(url, "a directory");
     ASSERT_FALSE(bad) << url;
     EXPECT_EQ(bad.error().message.find("secret"), std::string::npos) << bad.error().message;
     EXPECT_TRUE(bad.error().message.starts_with("a directory is redis://")) << bad.error().message;
   }
+  for (const std::string url : {"redis://h:0", "redis://h/x", "h:1"})
+    EXPECT_TRUE(parse_redis_url(url, "a directory").error().message.ends_with("got \"" + url + "\"")) << url;
 }
 
 }  // namespace
