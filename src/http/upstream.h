@@ -32,6 +32,7 @@ struct UpstreamLimits {
   int connect_ms = 2'000;       // to find the host and to connect, over TLS to agree too
   int first_byte_ms = 600'000;  // from the request's last byte to the first of the answer
   int stall_ms = 120'000;       // without a byte of an answer that has begun, or of a request that is being sent
+  int total_ms = 0;             // from its beginning to the last byte of the answer; 0: as long as it takes
   int dead_ms = 30'000;         // without a sign of life from the other machine, whatever is waited for
   int kept_ms = 30'000;         // a connection without an exchange
   int n_kept = 64;              // such connections to one address, for each io thread

@@ -96,7 +96,7 @@ UpstreamExchange::UpstreamExchange(IoThread& io,
 
 // As a task, so that nothing happens within the caller's call.
 void UpstreamExchange::start() {
-  moved_ns_ = io_.patience_ns();
+  begun_ns_ = moved_ns_ = io_.patience_ns();
   io_.upstreams().enter(shared_from_this());
   io_.push([self = shared_from_this()] { self->guarded(&UpstreamExchange::begin); });
 }
@@ -288,7 +288,10 @@ void UpstreamExchange::tick(int64_t now_ns) {
   const bool connects = state_ == State::connecting || state_ == State::greeting;
   if (connects && is_over(limits_.connect_ms))
     return fail(UpstreamFault::unreached, passed("no connection", limits_.connect_ms, "connect_ms"));
-  if (state_ != State::asking || paused_) return;
+  if (state_ != State::asking) return;
+  if (limits_.total_ms > 0 && now_ns - begun_ns_ > int64_t{limits_.total_ms} * kNsPerMs)
+    return fail(UpstreamFault::timeout, passed("not the whole answer", limits_.total_ms, "total_ms"));
+  if (paused_) return;
   const bool waits = !answered_ && all_sent();
   if (!is_over(waits ? limits_.first_byte_ms : limits_.stall_ms) || has_news()) return;
   if (waits)

@@ -87,7 +87,7 @@ class UpstreamExchange final : public Upstream, public std::enable_shared_from_t
   bool head_told_ = false, paused_ = false, sending_failed_ = false, answered_ = false;
   std::string body_;            // read and not yet taken: no more than one reading
   bool announced_end_ = false;  // over TLS: nothing follows
-  int64_t moved_ns_ = 0;
+  int64_t begun_ns_ = 0, moved_ns_ = 0;
 };
 
 }  // namespace quire

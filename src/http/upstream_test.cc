@@ -269,6 +269,23 @@ TEST_F(Upstreams, TimeLimitsAreNamed) {
   ::close(second);
 }
 
+// Bytes that come and come keep nothing open for ever, neither in the head nor behind it.
+TEST_F(Upstreams, AnAnswerThatDribblesEndsAtATotalTime) {
+  limits_.total_ms = 200;
+  RawListener listener;
+  for (const bool in_head : {true, false}) {
+    const auto dribbled = ask(listener.port());
+    const int fd = listener.accept();
+    read_from(fd, "\r\n\r\n");
+    say_to(fd, in_head ? "HTTP/1.1 200 OK\r\nx: " : "HTTP/1.1 200 OK\r\n\r\n");
+    ASSERT_TRUE(eventually([&] { return ::send(fd, "x", 1, MSG_NOSIGNAL) != 1 || dribbled->ended(); }));
+    ASSERT_TRUE(eventually([&] { return dribbled->ended(); }));
+    EXPECT_EQ(dribbled->error_->fault, UpstreamFault::timeout);
+    EXPECT_EQ(dribbled->error_->message, "not the whole answer for 200 ms (total_ms)");
+    ::close(fd);
+  }
+}
+
 TEST_F(Upstreams, AKeptConnectionThatWasClosedIsReplacedOnce) {
   RawListener listener;
   const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

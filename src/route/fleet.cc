@@ -364,7 +364,7 @@ void Fleet::said(Worker& worker, const std::optional<WorkerWord>& word, int64_t 
   constexpr int64_t kMostTimes = 4, kMostBeside = 16;        // of the busiest other one's requests, and beside them
   constexpr double kShare = 0.1;                             // of the newest word in the mean
   const std::lock_guard lock(mu_);
-  if (!word) return forget_word(worker);
+  if (!word || !worker.health.up()) return forget_word(worker);
   int64_t busiest = 0;
   for (const auto& w : workers_)
     if (w.get() != &worker) busiest = std::max(busiest, w->n_requests + w->others.n_requests);

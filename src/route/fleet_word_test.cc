@@ -41,6 +41,8 @@ TEST(Fleet, WhatAWorkerHasThatNobodyToldOfIsItsLoadToo) {
   EXPECT_EQ(world.fleet->states()[0].unseen_requests, 16);
   world.fleet->probed(*first, Probe::unwell);
   EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
+  world.fleet->said(*first, WorkerWord{3, 0}, 0);  // that was on its way
+  EXPECT_EQ(world.fleet->states()[0].unseen_requests, 0);
 }
 
 // Waiting requests are ahead of a prompt's first token, running ones slow it down: the fitting worker is another one.

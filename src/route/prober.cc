@@ -15,32 +15,43 @@ constexpr size_t kMostBytes = 1 << 20;  // of an answer; a longer one says nothi
 constexpr std::chrono::milliseconds kSweepEvery{100};
 
 // One question, its answer gathered. Io thread.
-class Question final : public UpstreamEvents {
+class Question final : public UpstreamEvents, public std::enable_shared_from_this<Question> {
  public:
   using Done = std::function<void(int status, const std::string& body, const UpstreamError* error)>;
   explicit Question(Done done) : done_(std::move(done)) {}
 
   void on_head(UpstreamHead&& head) override { status_ = head.status; }
   bool on_body(std::string_view bytes) override {
-    is_too_long_ |= body_.size() + bytes.size() > kMostBytes;
-    if (!is_too_long_) body_ += bytes;
+    if (body_.size() + bytes.size() <= kMostBytes) {
+      body_ += bytes;
+      return true;
+    }
+    const auto self = shared_from_this();  // which the exchange lets go of
+    std::exchange(exchange_, nullptr)->cancel();
+    done_(status_, "", nullptr);
     return true;
   }
-  void on_end(const UpstreamError* error) override { done_(status_, is_too_long_ ? "" : body_, error); }
+  void on_end(const UpstreamError* error) override {
+    exchange_.reset();
+    done_(status_, body_, error);
+  }
+  void ask(UpstreamRequest request, const UpstreamLimits& limits) {
+    exchange_ = ask_upstream(std::move(request), limits, shared_from_this());
+  }
 
  private:
   const Done done_;
   int status_ = 0;
   std::string body_;
-  bool is_too_long_ = false;
+  std::shared_ptr<Upstream> exchange_;
 };
 
-UpstreamRequest question_for(const Worker& worker, const std::string& path, const RouteContext& context) {
+void ask_for(const Worker& worker, const std::string& path, const RouteContext& context, Question::Done done) {
   UpstreamRequest out;
   out.to = worker.spec.at;
   out.target = worker.spec.base + path;
   if (context.sends_key_to(worker.spec)) out.headers.push_back({"authorization", "Bearer " + context.worker_key});
-  return out;
+  std::make_shared<Question>(std::move(done))->ask(std::move(out), context.probe);
 }
 
 // Why a worker cannot be reached: once, and again when the reason is another one.
@@ -92,7 +103,8 @@ void Prober::sweep() {
     worker->next_probe_ns = now + every;
     const bool models = worker->next_list_ns <= now;
     if (models) worker->next_list_ns = now + kListEvery * every;
-    server_.post([this, worker, models] { ask(worker, models); });
+    server_.post(
+        [this, worker, models, flag = lower_at_end(worker->being_probed, worker)] { ask(worker, models, flag); });
   }
   // Who waits for a local engine may have to have it started again.
   if (context_.waiting.n_waiting() > 0 && (context_.engines != nullptr || context_.fleet->any_usable()))
@@ -101,48 +113,46 @@ void Prober::sweep() {
 }
 
 // First the list, so that a worker that comes up is known by its models.
-void Prober::ask(const std::shared_ptr<Worker>& worker, bool models) {
+void Prober::ask(const std::shared_ptr<Worker>& worker, bool models, const RaisedFlag& flag) {
   RouteContext& context = context_;
   if (models) {
-    const auto listed = [this, worker, &context](int status, const std::string& body, const UpstreamError* error) {
+    const auto listed = [this, worker, flag, &context](int status, const std::string& body,
+                                                       const UpstreamError* error) {
       if (error == nullptr && status == 200) {
         Json::Array found = models_in(body);
         worker->is_ours.store(is_ours(found));
         worker->tells_load.store(true);
         context.fleet->set_models(*worker, std::move(found));
       }
-      ask(worker, false);
+      ask(worker, false, flag);
     };
-    ask_upstream(question_for(*worker, "/v1/models", context), context.probe, std::make_shared<Question>(listed));
-    return;
+    return ask_for(*worker, "/v1/models", context, listed);
   }
   const int64_t asked_ns = context.clock.now_ns();
-  const auto answered = [worker, asked_ns, &context](int status, const std::string&, const UpstreamError* error) {
+  const auto answered = [worker, asked_ns, flag, &context](int status, const std::string&, const UpstreamError* error) {
     tell_unreached(*worker, error);
-    worker->being_probed.store(false);
     const bool progressed = worker->progressed_ns.load(std::memory_order_relaxed) > asked_ns;
     if (const auto probe = judge(status, error, progressed)) context.fleet->probed(*worker, *probe);
   };
   const std::string path = health_path_.empty() ? worker->is_ours.load() ? "/ready" : "/health" : health_path_;
-  ask_upstream(question_for(*worker, path, context), context.probe, std::make_shared<Question>(answered));
-  if (worker->tells_load.load() && !worker->spec.is_local() && !worker->being_weighed.exchange(true)) weigh(worker);
+  ask_for(*worker, path, context, answered);
+  if (worker->tells_load.load() && !worker->spec.is_local() && !worker->being_weighed.exchange(true))
+    weigh(worker, lower_at_end(worker->being_weighed, worker));
 }
 
 // Who does not say it is asked again when its models are.
-void Prober::weigh(const std::shared_ptr<Worker>& worker) {
+void Prober::weigh(const std::shared_ptr<Worker>& worker, const RaisedFlag& flag) {
   RouteContext& context = context_;
   const int64_t n_known = context.fleet->n_known(*worker);
   const bool ours = worker->is_ours.load();
-  const auto answered = [worker, n_known, ours, &context](int status, const std::string& body,
-                                                          const UpstreamError* error) {
+  const auto answered = [worker, n_known, ours, flag, &context](int status, const std::string& body,
+                                                                const UpstreamError* error) {
     std::optional<WorkerWord> word;
     if (error == nullptr && status == 200) word = ours ? word_of_load(body) : word_of_metrics(body);
     context.fleet->said(*worker, word, n_known);
     worker->tells_load.store(word.has_value());
-    worker->being_weighed.store(false);
   };
-  ask_upstream(question_for(*worker, ours ? "/load" : "/metrics", context), context.probe,
-               std::make_shared<Question>(answered));
+  ask_for(*worker, ours ? "/load" : "/metrics", context, answered);
 }
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "base/sweeper.h"
 #include "http/server.h"
 #include "route/context.h"
+#include "route/raised_flag.h"
 
 namespace quire {
 
@@ -17,8 +18,8 @@ class Prober {
 
  private:
   void sweep();
-  void ask(const std::shared_ptr<Worker>& worker, bool models);
-  void weigh(const std::shared_ptr<Worker>& worker);
+  void ask(const std::shared_ptr<Worker>& worker, bool models, const RaisedFlag& flag);
+  void weigh(const std::shared_ptr<Worker>& worker, const RaisedFlag& flag);
 
   RouteContext& context_;
   Server& server_;

@@ -129,5 +129,76 @@ TEST(Routers, AWorkerThatSaysNothingIsSeldomAsked) {
   EXPECT_LE(n_weighed, n_well / 4);
 }
 
+// A worker whose word has no end: bytes that dribble, or more of them than anybody's metrics are.
+class EndlessWorker {
+ public:
+  EndlessWorker() : handler_([this](const HttpRequest& request, const ReplyPtr& reply) { answer(request, reply); }) {
+    server_ = std::move(*Server::start({}, handler_));
+    options.port = 0;
+    options.limits.probe_ms = 20;
+    options.workers = {{{"127.0.0.1", server_->port()}, ""}};
+  }
+  ~EndlessWorker() {
+    const std::lock_guard lock(mu_);
+    for (const ReplyPtr& reply : begun_) reply->end();
+  }
+  void say(std::string_view bytes) {
+    const std::lock_guard lock(mu_);
+    for (const ReplyPtr& reply : begun_) {
+      reply->write(bytes);
+      reply->flush();
+    }
+  }
+  RouteOptions options;
+  std::atomic<bool> is_endless{false};
+  std::atomic<int> n_closed{0};
+
+ private:
+  void answer(const HttpRequest& request, const ReplyPtr& reply) {
+    if (request.target != "/metrics") return static_cast<void>(reply->send(200, {}, "{}"));
+    if (!is_endless) return static_cast<void>(reply->send(200, {}, "vllm:num_requests_running 3\n"));
+    const std::lock_guard lock(mu_);
+    reply->on_close([this](CloseReason) { ++n_closed; });
+    reply->start_stream(200, {});
+    reply->flush();
+    begun_.push_back(reply);
+  }
+  std::mutex mu_;
+  std::vector<ReplyPtr> begun_;
+  FunctionHandler handler_;
+  std::unique_ptr<Server> server_;  // last: its threads use the others
+};
+
+bool says_unseen(const RouteServer& router, int n) {
+  const std::string body = HttpClient(ClientOptions{.port = router.port()}).request({"GET", "/workers", {}, ""})->body;
+  return body.find("\"unseen_requests\":" + std::to_string(n) + ",") != std::string::npos;
+}
+
+TEST(Routers, AWordThatDribblesIsGivenUpAndTheOldOneIsForgotten) {
+  EndlessWorker worker;
+  worker.options.limits.connect_ms = worker.options.limits.probe_answer_ms = 200;
+  Metrics metrics;
+  const auto router = std::move(*start_router(worker.options, metrics));
+  EXPECT_TRUE(eventually([&] { return says_unseen(*router, 3); }));
+  worker.is_endless = true;
+  EXPECT_TRUE(eventually([&] {
+    worker.say("#\n");
+    return says_unseen(*router, 0);
+  }));
+}
+
+TEST(Routers, AWordThatIsTooLongIsNotReadOn) {
+  EndlessWorker worker;
+  worker.is_endless = true;
+  worker.options.limits.probe_answer_ms = 600'000;
+  Metrics metrics;
+  const auto router = std::move(*start_router(worker.options, metrics));
+  const std::string much(64 << 10, '#');
+  EXPECT_TRUE(eventually([&] {
+    worker.say(much);
+    return worker.n_closed > 0;
+  }));
+}
+
 }  // namespace
 }  // namespace quire
