@@ -33,6 +33,8 @@ Result<std::string> first_word(const std::string& path) {
   return out;
 }
 
+std::string words_for(const KubeService& service) { return "route: the pods of " + service.space + "/" + service.name; }
+
 }  // namespace
 
 // A service, and what is known of it. Of one io thread at a time, and of the sweeper while nothing is asked.
@@ -51,7 +53,8 @@ struct KubeDiscovery::Watched {
 // One list, or one watch for as long as it lasts.
 class KubeDiscovery::Question final : public UpstreamEvents, public std::enable_shared_from_this<Question> {
  public:
-  Question(KubeDiscovery& owner, Watched& one, bool watches) : owner_(owner), one_(one), watches_(watches) {}
+  Question(KubeDiscovery& owner, Watched& one, bool watches, RaisedFlag flag)
+      : owner_(owner), one_(one), watches_(watches), flag_(std::move(flag)) {}
   void on_head(UpstreamHead&& head) override { status_ = head.status; }
   bool on_body(std::string_view bytes) override {
     held_ += bytes;
@@ -83,7 +86,9 @@ class KubeDiscovery::Question final : public UpstreamEvents, public std::enable_
       begin = end + 1;
     }
     held_.erase(0, begin);
-    if (begin > 0) owner_.heard(one_);
+    if (begin == 0) return;
+    owner_.heard(one_);
+    if (failure_.empty()) owner_.watched_well(one_);
   }
   void note(const Status& status) {
     if (!status) failure_ = status.error().message;
@@ -97,6 +102,7 @@ class KubeDiscovery::Question final : public UpstreamEvents, public std::enable_
   KubeDiscovery& owner_;
   Watched& one_;
   const bool watches_;
+  const RaisedFlag flag_;
   int status_ = 0;
   std::string held_, failure_;
 };
@@ -144,20 +150,21 @@ void KubeDiscovery::sweep() {
   for (const auto& one : watched_) {
     if (one->asked.load() || clock_.now_ns() < one->ask_at_ns) continue;
     one->asked.store(true);
-    server_.post([this, watched = one.get()] { ask(*watched); });
+    server_.post([this, watched = one.get(), flag = lower_at_end(one->asked)] { ask(*watched, flag); });
   }
 }
 
-void KubeDiscovery::ask(Watched& one) {
+void KubeDiscovery::ask(Watched& one, const RaisedFlag& flag) {
+  one.ask_at_ns = clock_.now_ns() + one.retry_ms * kNsPerMs;  // where nobody comes to say better
   const bool watches = !one.slices.version().empty();
   const auto token = first_word(api_.token_file);
   if (!token) return ended(one, token.error().message);
+  one.watches = watches;
   UpstreamRequest request;
   request.to = api_.at;
   request.target = watches ? one.service.watch_path(one.slices.version()) : one.service.list_path();
   request.headers = {{"authorization", "Bearer " + *token}, {"accept", "application/json"}};
-  one.exchange = ask_upstream(std::move(request), limits_, std::make_shared<Question>(*this, one, watches));
-  one.watches = watches;
+  one.exchange = ask_upstream(std::move(request), limits_, std::make_shared<Question>(*this, one, watches, flag));
 }
 
 void KubeDiscovery::heard(Watched& one) {
@@ -171,22 +178,26 @@ void KubeDiscovery::heard(Watched& one) {
   changed_(all);
 }
 
+// A list alone does not count: who may list but not watch would be asked again and again without a pause.
+void KubeDiscovery::watched_well(Watched& one) {
+  if (!one.last_failure.empty()) log_info(words_for(one.service) + " are known again");
+  one.last_failure.clear();
+  one.retry_ms = kRetryMs;
+}
+
 // A watch that ends well goes on from where it was. After a failure all is listed anew, for what was missed.
 void KubeDiscovery::ended(Watched& one, const std::string& why) {
-  const std::string where = "route: the pods of " + one.service.space + "/" + one.service.name;
   if (why.empty()) {
     heard(one);
-    if (!one.last_failure.empty()) log_info(where + " are known again");
-    one.retry_ms = kRetryMs;
+    if (one.watches) watched_well(one);
     one.ask_at_ns = one.watches ? clock_.now_ns() + kRetryMs * kNsPerMs : 0;
   } else {
-    if (why != one.last_failure) log_warn(where + " cannot be asked for: " + why);
+    if (why != one.last_failure) log_warn(words_for(one.service) + " cannot be asked for: " + why);
     one.slices.forget_version();
     one.ask_at_ns = clock_.now_ns() + one.retry_ms * kNsPerMs;
     one.retry_ms = std::min(2 * one.retry_ms, kMostRetryMs);
+    one.last_failure = why;
   }
-  one.last_failure = why;
-  one.asked.store(false);
 }
 
 }  // namespace quire

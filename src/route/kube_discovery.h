@@ -14,6 +14,7 @@
 #include "http/server.h"
 #include "http/upstream.h"
 #include "route/kube_slices.h"
+#include "route/raised_flag.h"
 
 namespace quire {
 
@@ -45,8 +46,9 @@ class KubeDiscovery {
   struct Watched;
   KubeDiscovery(Server& server, KubeApi api, UpstreamLimits limits, Changed changed);
   void sweep();
-  void ask(Watched& one);
+  void ask(Watched& one, const RaisedFlag& flag);
   void heard(Watched& one);
+  void watched_well(Watched& one);
   void ended(Watched& one, const std::string& why);
 
   Server& server_;

@@ -34,6 +34,10 @@ class FakeApi {
     const std::lock_guard lock(mu_);
     refuses_ = refuses;
   }
+  void refuse_watches(bool refuses) {
+    const std::lock_guard lock(mu_);
+    refuses_watches_ = refuses;
+  }
   // To the watch that is open now. False: there is none.
   bool say(const std::string& line, bool ends = false) {
     const std::lock_guard lock(mu_);
@@ -64,6 +68,7 @@ class FakeApi {
       return static_cast<void>(
           reply->send(200, {}, R"({"metadata":{"resourceVersion":"5"},"items":[)" + items_ + "]}"));
     }
+    if (refuses_watches_) return static_cast<void>(reply->send(403, {}, R"({"message":"may not watch"})"));
     ++n_watches_;
     last_watch_ = request.target;
     reply->start_stream(200, {{"Content-Type", "application/json"}});
@@ -73,7 +78,7 @@ class FakeApi {
 
   std::mutex mu_;
   std::string items_, last_watch_;
-  bool refuses_ = false;
+  bool refuses_ = false, refuses_watches_ = false;
   ReplyPtr watch_;
   std::atomic<int> n_lists_{0}, n_watches_{0};
   FunctionHandler handler_;
@@ -167,6 +172,19 @@ TEST_F(Kube, WhileTheApiRefusesOrTalksNonsenseTheLastPodsStay) {
   api_.refuse(false);
   EXPECT_TRUE(eventually([&] { return api_.n_lists() > n; }));
   EXPECT_TRUE(has(*router, one));
+}
+
+// The pods are known by the lists, which are asked for ever more seldom.
+TEST_F(Kube, WhoMayListButNotWatchDoesNotAskWithoutEnd) {
+  const int one = one_.server->port();
+  api_.have(pod(one));
+  api_.refuse_watches(true);
+  const auto router = std::move(*start());
+  EXPECT_TRUE(has(*router, one));
+  std::this_thread::sleep_for(std::chrono::milliseconds(3'300));
+  EXPECT_LE(api_.n_lists(), 4);  // after half a second, one, and two
+  api_.refuse_watches(false);
+  EXPECT_TRUE(eventually([&] { return api_.n_watches() == 1; }));
 }
 
 TEST_F(Kube, AnApiThatIsNotTheClustersIsNotBelieved) {
