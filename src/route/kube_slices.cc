@@ -1,5 +1,7 @@
 #include "route/kube_slices.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -38,6 +40,13 @@ int number_in(std::string_view text) {
   int out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size() && out >= 1 && out <= 65535 ? out : 0;
+}
+
+// Whether it is one of the slice's addressType, of digits alone: a name, which FQDN has, would be looked up anywhere.
+bool is_address(const std::string& text, std::string_view type) {
+  in6_addr bytes{};
+  const int family = type == "IPv4" ? AF_INET : type == "IPv6" ? AF_INET6 : AF_UNSPEC;
+  return family != AF_UNSPEC && text.find('\0') == std::string::npos && ::inet_pton(family, text.c_str(), &bytes) == 1;
 }
 
 // Nothing said is ready, as the API's reference has it.
@@ -105,8 +114,9 @@ bool KubeSlices::read(const Json& object, std::map<std::string, Slice>& into) co
   const std::string* name = meta_of(object, "name");
   if (name == nullptr) return false;
   Slice slice;
-  const std::string* type = text_of(object, "addressType");
-  slice.v6 = type != nullptr && *type == "IPv6";
+  const std::string* said_type = text_of(object, "addressType");
+  const std::string_view type = said_type != nullptr ? std::string_view(*said_type) : "IPv4";
+  slice.v6 = type == "IPv6";
   const int port = port_of(object);
   const Json::Array* endpoints = list_of(object, "endpoints");
   if (endpoints != nullptr && port > 0)
@@ -114,7 +124,8 @@ bool KubeSlices::read(const Json& object, std::map<std::string, Slice>& into) co
       const Json::Array* addresses = list_of(endpoint, "addresses");
       if (addresses == nullptr || addresses->empty() || !is_ready(endpoint)) continue;
       const std::string* address = addresses->front().as_string();
-      if (address != nullptr && slice.ready.size() < kMostWorkers) slice.ready.push_back({*address, port});
+      if (address == nullptr || !is_address(*address, type)) continue;
+      if (slice.ready.size() < kMostWorkers) slice.ready.push_back({*address, port});
     }
   if (into.contains(*name) || into.size() < kMostSlices) into[*name] = std::move(slice);
   return true;

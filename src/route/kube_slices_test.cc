@@ -84,6 +84,22 @@ TEST(KubeSlices, AddressesOfIpv6AreLeftOutWhereTheOthersAre) {
   EXPECT_EQ(names(slices), "10.0.0.1:8080 ");
 }
 
+TEST(KubeSlices, WhatIsNoAddressOfItsTypeIsNoWorker) {
+  for (const char* bad : {"pod.example", "10.0.0", "10.0.0.1:80", "10.0.0.256", "", "fd00::1", "10.0.0.1\\u0000x",
+                          "a b", "10.0.0.1\\r\\nx: y", "0x7f.1"}) {
+    KubeSlices slices("");
+    ASSERT_TRUE(slices.list(list(slice("a", endpoint(bad) + "," + endpoint("10.0.0.2"))))) << bad;
+    EXPECT_EQ(names(slices), "10.0.0.2:8080 ") << bad;
+  }
+  for (const char* type : {"IPv6", "FQDN", "ipv4"}) {
+    std::string other = slice("a", endpoint("10.0.0.1"));
+    other.replace(other.find("IPv4"), 4, type);
+    KubeSlices slices("");
+    ASSERT_TRUE(slices.list(list(other)));
+    EXPECT_EQ(names(slices), "") << type;
+  }
+}
+
 TEST(KubeSlices, WhatIsNoAnswerOfTheApiChangesNothing) {
   KubeSlices slices("");
   ASSERT_TRUE(slices.list(list(slice("a", endpoint("10.0.0.1")))));
