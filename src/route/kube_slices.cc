@@ -81,7 +81,7 @@ Result<KubeService> parse_kube_service(const std::string& url) {
     const bool is_number =
         !out.port.empty() && std::ranges::all_of(out.port, [](char c) { return c >= '0' && c <= '9'; });
     if (!is_name(out.port) || (is_number && number_in(out.port) == 0))
-      return bad("a port is 1 to 65535 or the name of one");
+      return bad("a port is one of the pods, 1 to 65535, or the name of one of the service's");
     rest = rest.substr(0, colon);
   }
   if (const size_t slash = rest.find('/'); slash != std::string_view::npos) {

@@ -16,7 +16,9 @@ namespace quire {
 struct KubeService {
   std::string space;  // namespace; empty: that of this pod
   std::string name;
-  std::string port;  // its number or its name; empty: the only one of a slice, or the one called "http"
+  // A port of the pods, or the name of one of the service's ports; empty: the only one of a slice, or the one called
+  // "http".
+  std::string port;
   // The paths of the API's answers: all slices, and from a version on their changes. REQUIRES a namespace.
   std::string list_path() const;
   std::string watch_path(const std::string& version) const;

@@ -192,7 +192,8 @@ QR_REGISTER(Command,
                       line.option("--discover", args->discover,
                                   "http://NAME:PORT or https://NAME:PORT: every address that this name has is such a "
                                   "server, also those that it gets later; kubernetes://[NAMESPACE/]SERVICE[:PORT]: "
-                                  "every pod of the service that is ready; may be repeated");
+                                  "every pod of the service that is ready, PORT a port of the pods or the name of one "
+                                  "of the service's ports; may be repeated");
                       line.option("--worker-events", args->events,
                                   "[WORKER=]EVENTS[,REPLAY]: where a worker publishes KV events and is asked for those "
                                   "that were missed (`quire serve --kv-events`, vLLM), each PORT of the worker, "
