@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -43,18 +44,23 @@ Fleet::Fleet(std::string_view policy, const RouteLimits& limits, Clock& clock, M
       known_by_text_(known_by(metrics, "text")) {}
 
 void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
+  std::vector<std::string> names;
+  names.reserve(workers.size());
+  for (const WorkerSpec& spec : workers) names.push_back(spec.name());
   const std::lock_guard lock(mu_);
+  std::unordered_map<std::string_view, std::shared_ptr<Worker>> old;
+  for (const auto& worker : workers_) old.emplace(worker->name, worker);
+  std::unordered_set<std::string_view> named;
   std::vector<std::shared_ptr<Worker>> next;
-  for (const WorkerSpec& spec : workers) {
-    const auto same = [&](const auto& worker) { return worker->spec == spec; };
-    // One server that two names have over TLS is one worker.
-    const auto named = [&](const auto& worker) { return worker->name == spec.name(); };
-    if (std::any_of(next.begin(), next.end(), named)) continue;
-    const auto old = std::find_if(workers_.begin(), workers_.end(), same);
-    next.push_back(old != workers_.end() ? *old : std::make_shared<Worker>(spec, limits_, metrics_));
+  for (size_t i = 0; i < workers.size(); ++i) {
+    if (!named.insert(names[i]).second) continue;  // one server that two names have over TLS is one worker
+    const auto at = old.find(names[i]);
+    const bool stays = at != old.end() && at->second->spec == workers[i];
+    next.push_back(stays ? at->second : std::make_shared<Worker>(workers[i], limits_, metrics_));
+    if (stays) old.erase(at);
   }
   for (const auto& worker : workers_) {
-    worker->gone = std::find(next.begin(), next.end(), worker) == next.end();
+    worker->gone = old.contains(worker->name);
     if (worker->gone) drop_hints(*worker);
   }
   workers_ = std::move(next);
