@@ -135,7 +135,7 @@ Result<std::unique_ptr<KubeDiscovery>> KubeDiscovery::start(Server& server,
     if (service.space.empty()) {
       QR_TRY(service.space, first_word(api.space_file));
     }
-    out->watched_.push_back(std::make_unique<Watched>(std::move(service)));
+    out->watched_.push_back(std::make_shared<Watched>(std::move(service)));
   }
   out->sweeper_ = std::make_unique<Sweeper>(kSweepEvery, [owner = out.get()] { owner->sweep(); });
   return out;
@@ -150,7 +150,7 @@ void KubeDiscovery::sweep() {
   for (const auto& one : watched_) {
     if (one->asked.load() || clock_.now_ns() < one->ask_at_ns) continue;
     one->asked.store(true);
-    server_.post([this, watched = one.get(), flag = lower_at_end(one->asked)] { ask(*watched, flag); });
+    server_.post([this, watched = one.get(), flag = lower_at_end(one->asked, one)] { ask(*watched, flag); });
   }
 }
 

@@ -9,8 +9,9 @@ namespace quire {
 
 using RaisedFlag = std::shared_ptr<std::atomic<bool>>;
 
-// REQUIRES the flag is up; `owner` keeps it, or it outlives all copies. Where this throws it is lowered too.
-inline RaisedFlag lower_at_end(std::atomic<bool>& flag, std::shared_ptr<const void> owner = nullptr) {
+// REQUIRES the flag is up; `owner` keeps it, for a task that nobody runs any more may go late. Where this throws it is
+// lowered too.
+inline RaisedFlag lower_at_end(std::atomic<bool>& flag, std::shared_ptr<const void> owner) {
   return RaisedFlag(&flag, [owner = std::move(owner)](std::atomic<bool>* raised) { raised->store(false); });
 }
 

@@ -9,16 +9,17 @@ namespace quire {
 namespace {
 
 TEST(RaisedFlag, IsLoweredHoweverTheQuestionEnds) {
-  std::atomic<bool> flag{true};
+  const auto owner = std::make_shared<std::atomic<bool>>(true);
+  std::atomic<bool>& flag = *owner;
   {
-    std::function<void()> question = [raised = lower_at_end(flag)] {};
+    std::function<void()> question = [raised = lower_at_end(flag, owner)] {};
     const std::function<void()> copy = question;
     question = nullptr;
     EXPECT_TRUE(flag) << "the question goes on";
   }
   EXPECT_FALSE(flag);
   flag = true;
-  EXPECT_THROW([raised = lower_at_end(flag)] { throw std::bad_alloc(); }(), std::bad_alloc);
+  EXPECT_THROW([raised = lower_at_end(flag, owner)] { throw std::bad_alloc(); }(), std::bad_alloc);
   EXPECT_FALSE(flag);
 }
 
