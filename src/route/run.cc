@@ -90,8 +90,8 @@ class RouteServerImpl final : public RouteServer {
     context_.worker_key = options.worker_key;
     context_.upstream = context_.probe = upstream_limits(options);
     context_.probe.first_byte_ms = context_.probe.stall_ms = as_int(limits_.probe_answer_ms);
-    context_.probe.total_ms =
-        as_int(context_.probe.connect_ms + int64_t{2} * context_.probe.stall_ms);  // or a dribble has no end
+    // Or a dribble would have no end.
+    context_.probe.total_ms = as_int(context_.probe.connect_ms + int64_t{2} * context_.probe.stall_ms);
     if (!options.directory.redis.host.empty()) {
       DirectoryOptions directory = options.directory;
       directory.keep_s = limits_.session_s;
