@@ -94,8 +94,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void set_others(std::span<const WorkerLoad> others);
   // Requests at a worker that this router knows of: what it gave itself, and what other routers say. As workers count.
   int64_t n_known(const Worker& worker) const;
-  // What the worker said that it has to do; nullopt, or it is not up: nothing. `n_known_before`: when it was asked. What it has beyond
-  // what is known, in the mean of its words, counts as load, each request as much as one of ours usually.
+  // What the worker said that it has to do; nullopt, or it is not up: nothing. `n_known_before`: when it was asked.
+  // What it has beyond what is known, in the mean of its words, counts as load, each request as much as one of ours
+  // usually.
   void said(Worker& worker, const std::optional<WorkerWord>& word, int64_t n_known_before);
 
   std::vector<std::shared_ptr<Worker>> workers() const;

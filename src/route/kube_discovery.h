@@ -56,7 +56,7 @@ class KubeDiscovery {
   const UpstreamLimits limits_;
   const Changed changed_;
   SystemClock clock_;
-  std::mutex mu_;  // guards what is told
+  std::mutex mu_;                                  // guards what is told
   std::vector<std::shared_ptr<Watched>> watched_;  // with what is posted of each
   std::vector<WorkerSpec> told_;
   std::unique_ptr<Sweeper> sweeper_;  // last: it uses the others

@@ -26,7 +26,9 @@ class CountedModel {
   int64_t forks(int n_past, int n_rows) {
     const std::vector<Token> tokens(kCtx, 1);
     forward_[0].rewind(0);
-    if (n_past > 0) EXPECT_TRUE(forward_[0].run(std::span(tokens).first(static_cast<size_t>(n_past))));
+    if (n_past > 0) {
+      EXPECT_TRUE(forward_[0].run(std::span(tokens).first(static_cast<size_t>(n_past))));
+    }
     const int64_t before = cpu_forks(*ops_);
     EXPECT_TRUE(forward_[0].run(std::span(tokens).first(static_cast<size_t>(n_rows))));
     return cpu_forks(*ops_) - before;
