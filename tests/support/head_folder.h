@@ -38,6 +38,10 @@ class CountingOps final : public WrappedOps {
     n_bytes += bytes;
     return WrappedOps::allocate(bytes);
   }
+  Result<Buffer> allocate_blocks(int64_t bytes) override {
+    n_bytes += bytes;
+    return WrappedOps::allocate_blocks(bytes);
+  }
   Result<Buffer> allocate_arena(int64_t bytes) override {
     n_bytes += bytes;
     return WrappedOps::allocate_arena(bytes);
