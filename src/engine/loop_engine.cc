@@ -28,7 +28,6 @@ struct Counted {
   }
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
-
   std::atomic<int>& count;
   const int n, n_before;
   bool kept = false;
