@@ -58,7 +58,7 @@ class Heads(unittest.TestCase):
         self.check(BUNDLED, 'quill-eagle', 2, 1)
 
     def test_the_default_models_guesses_and_changes_nothing(self):
-        self.check(default_model(), 'smollm2-eagle', 1, 4)
+        self.check(default_model(), 'smollm2-eagle', 1, 2)
 
     def test_the_folders_are_whole_and_small(self):
         for name, sizes, most in (('quill-eagle', (256, 4096), 5 << 20), ('smollm2-eagle', (576, 49152), 10 << 20)):
