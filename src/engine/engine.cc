@@ -198,7 +198,9 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
   memory.watcher = watcher;
   options.pin_bytes = memory.pins.bytes;
-  const bool parts = info.kv_layout.n_groups() > 1 && env.recorder == nullptr;
+  bool parts = false;  // with its past, as KvCache::parts_with_past
+  for (int g = 1; g < info.kv_layout.n_groups(); ++g) parts = parts || !info.kv_layout.group(g).is_private;
+  parts = parts && env.recorder == nullptr;
   if (options.swap_bytes < 0) options.swap_bytes = parts ? options.kv_bytes / 4 : 0;
   auto engine = std::make_unique<LoopEngine>(uses, options, std::move(env), std::move(memory));
   QR_TRY_VOID(engine->learned());

@@ -306,8 +306,10 @@ int64_t state_share(const EngineOptions& o, const Shape& s) {
   const int64_t room = (only ? o.kv_bytes : o.kv_bytes / 2) / s.state_bytes;
   const int64_t wanted = std::min(n_states_for(o, running(o)), room);
   const int64_t windows = std::min(s.for_one, s.for_context);
+  const int64_t tails = std::min(s.tails_for_one, s.for_context);
   const int64_t beside_context =
-      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes)) / s.state_bytes;
+      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes) - times(tails, s.tail_bytes)) /
+      s.state_bytes;
   const bool fits = beside_context >= kStatesPerSequence;
   return std::max<int64_t>(fits ? std::min(wanted, beside_context) : wanted, kLeastStates);
 }

@@ -208,6 +208,10 @@ void Scheduler::grant_running(bool decoding) {
     if (begun && cache_.grow(seq.kv, seq.n_computed + n, n_running() - 1)) {
       give(seq, n);
       ++i;
+    } else if (!begun && n_running() == 1) {
+      // There was room when it came in: a device failed to copy what it begins with.
+      starved_ = seq.id;
+      return;
     } else if (!take_back_branches() && !take_back_drafts()) {
       // From the beginning: what is preempted may have been somebody's leader, in front or behind.
       preempt(last(), SentBack::for_blocks);
@@ -342,7 +346,9 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   const bool loads =
       fits && !restored && seq.follows.leader == 0 && loads_ != nullptr && loads_->begin(seq, planned_ns_);
   const bool waits = seq.follows.leader != 0 || loads;
-  fits = fits && (waits || pasts_.finish_virtual(seq));
+  const bool begun = fits && (waits || pasts_.finish_virtual(seq));
+  if (fits && !begun && running_.empty()) starved_ = seq.id;  // as in grant_running
+  fits = begun;
   int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
   if (fits && !waits && n == 0) halt_ = {Hold::step_time};
   if (fits && n > 0 && pasts_.begin_block(seq) > 0) n = std::min(n, seq.n_pending());
