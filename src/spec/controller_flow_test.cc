@@ -257,10 +257,11 @@ TEST(DepthControllerFlow, WidthIsTakenWhereItPays) {
           narrow += World(it, -1).run(n_answers).tok_s / off;
         }
         const std::string where = machine.name + ", " + head.name + ", " + std::to_string(n_streams);
-        EXPECT_GE(wide / n_seeds, 0.98) << where;
-        EXPECT_GE(wide, 0.98 * narrow) << where;
+        const double least = kSanitized ? 0.94 : 0.98;  // of one seed, or in the mean of several
+        EXPECT_GE(wide / n_seeds, least) << where;
+        EXPECT_GE(wide, least * narrow) << where;
         if (where == "reads, weak head, 1") {
-          EXPECT_GE(wide, 1.04 * narrow) << where;
+          EXPECT_GE(wide, (kSanitized ? 1.0 : 1.04) * narrow) << where;
         }
       }
     }
