@@ -19,6 +19,9 @@ static constexpr int kForcedRows = 32;
 // Of --draft: the first layers of the target itself; the head that its file carries.
 static constexpr std::string_view kExit = "exit:", kMtp = "mtp";
 
+// Whether who guesses was left to us: they give way where that is costly.
+static bool gives_way(const SpecChoice& choice) { return choice.mode == "auto" && !choice.has_draft(); }
+
 // 0: it names something else.
 static Result<int> exit_layers(std::string_view draft) {
   if (!draft.starts_with(kExit)) return 0;
@@ -96,7 +99,7 @@ void add_grammars(const SpecChoice& choice, EngineOptions& options) {
 }
 
 void drop_if_costly(const SpecChoice& choice, const ModelInfo& model, EngineOptions& options) {
-  if (choice.mode == "auto" && !choice.has_draft() && model.kv_layout.state_bytes() > 0) options.proposer.clear();
+  if (gives_way(choice) && model.kv_layout.state_bytes() > 0) options.proposer.clear();
 }
 
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options) {
@@ -134,7 +137,7 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
 }
 
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
-  DraftSource out{choice.kind, how, choice.mode == "auto" && !choice.has_draft()};
+  DraftSource out{choice.kind, how, gives_way(choice)};
   if (choice.kind == DraftKind::none) return out;
   const bool is_own = choice.kind == DraftKind::exit || choice.kind == DraftKind::mtp;
   out.how.model = is_own ? "" : choice.draft;

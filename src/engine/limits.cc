@@ -285,16 +285,22 @@ struct Shares {
   int64_t full = 0, window = 0, states = 0, tails = 0;
 };
 
+// Blocks of tails that are enough for one sequence.
+int64_t least_tails(const Shape& s) { return std::min(s.tails_for_one, s.for_context); }
+
+// Bytes of kv_bytes beside one whole context and its windows; below 0: there is no room for these.
+int64_t beside_context(const EngineOptions& o, const Shape& s) {
+  const int64_t windows = std::min(s.for_one, s.for_context);
+  return o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes);
+}
+
 // How many of kv_bytes' blocks are tails: at most half of the memory, but enough for one sequence. One whole context
 // comes first where the memory holds one.
 int64_t tail_share(const EngineOptions& o, const Shape& s) {
   if (s.tail_bytes == 0) return 0;
   const int64_t wanted = std::min(for_tails(s, running(o)), o.kv_bytes / 2 / s.tail_bytes);
-  const int64_t windows = std::min(s.for_one, s.for_context);
-  const int64_t beside_context =
-      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes)) / s.tail_bytes;
-  const int64_t least = std::min(s.tails_for_one, s.for_context);
-  return std::max(beside_context >= least ? std::min(wanted, beside_context) : wanted, least);
+  const int64_t most = beside_context(o, s) / s.tail_bytes, least = least_tails(s);
+  return std::max(most >= least ? std::min(wanted, most) : wanted, least);
 }
 
 // How many of kv_bytes' blocks are states. One whole context comes first where the memory holds one and its states. At
@@ -305,13 +311,9 @@ int64_t state_share(const EngineOptions& o, const Shape& s) {
   const bool only = s.full_bytes + s.window_bytes == 0;
   const int64_t room = (only ? o.kv_bytes : o.kv_bytes / 2) / s.state_bytes;
   const int64_t wanted = std::min(n_states_for(o, running(o)), room);
-  const int64_t windows = std::min(s.for_one, s.for_context);
-  const int64_t tails = std::min(s.tails_for_one, s.for_context);
-  const int64_t beside_context =
-      (o.kv_bytes - times(s.for_context, s.full_bytes) - times(windows, s.window_bytes) - times(tails, s.tail_bytes)) /
-      s.state_bytes;
-  const bool fits = beside_context >= kStatesPerSequence;
-  return std::max<int64_t>(fits ? std::min(wanted, beside_context) : wanted, kLeastStates);
+  const int64_t most = (beside_context(o, s) - times(least_tails(s), s.tail_bytes)) / s.state_bytes;
+  const bool fits = most >= kStatesPerSequence;
+  return std::max<int64_t>(fits ? std::min(wanted, most) : wanted, kLeastStates);
 }
 
 // How many of kv_bytes' blocks are for windows.

@@ -25,13 +25,20 @@ Result<UpstreamAddress> read_authority(std::string_view text, int usual_port) {
   if (out.host.empty()) return wrong("no host");
   if (text.empty()) return out;
   text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out.port);
-  if (error != std::errc() || end != text.data() + text.size() || out.port < 1 || out.port > 65535)
-    return wrong("the port must be 1 to 65535, got \"" + std::string(text) + "\"");
+  const std::optional<int> port = read_port(text);
+  if (!port) return wrong("the port must be 1 to 65535, got \"" + std::string(text) + "\"");
+  out.port = *port;
   return out;
 }
 
 }  // namespace
+
+std::optional<int> read_port(std::string_view digits) {
+  int port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (error != std::errc() || end != digits.data() + digits.size() || port < 1 || port > 65535) return std::nullopt;
+  return port;
+}
 
 Result<ServerUrl> parse_server_url(std::string_view url) {
   constexpr std::string_view kPlain = "http://", kTls = "https://", kVersion = "/v1";

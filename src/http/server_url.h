@@ -2,6 +2,7 @@
 // scheme (http), the port (80, 443) and an ending /v1 may be left out; an IPv6 address stands in brackets. A plain
 // value; nothing is looked up.
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,8 @@ struct ServerUrl {
 // Fails (Code::invalid) with what is wrong, without the URL: another scheme; no host; a port that is none; a blank, a
 // control character, '@', '?' or '#'.
 Result<ServerUrl> parse_server_url(std::string_view url);
+
+// A port in digits alone, 1 to 65535; nullopt: it is none.
+std::optional<int> read_port(std::string_view digits);
 
 }  // namespace quire

@@ -1,8 +1,7 @@
 #include "route/event_place.h"
 
-#include <charconv>
-
 #include "http/message.h"
+#include "http/server_url.h"
 #include "route/worker.h"
 
 namespace quire {
@@ -10,20 +9,14 @@ namespace {
 
 constexpr std::string_view kIpc = "ipc://";
 
-bool is_port(std::string_view digits) {
-  int port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return error == std::errc() && end == digits.data() + digits.size() && port > 0 && port <= 65535;
-}
-
 bool is_place(std::string_view text) {
   if (text.starts_with(kIpc)) return text.size() > kIpc.size();
   const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return is_port(text);
+  if (colon == std::string_view::npos) return read_port(text).has_value();
   const std::string_view host = text.substr(0, colon);
   const bool is_bracketed = host.starts_with('[') && host.ends_with(']');
   if (!is_bracketed && host.find(':') != std::string_view::npos) return false;
-  return !host.empty() && host.find('/') == std::string_view::npos && is_port(text.substr(colon + 1));
+  return !host.empty() && host.find('/') == std::string_view::npos && read_port(text.substr(colon + 1)).has_value();
 }
 
 }  // namespace

@@ -252,14 +252,10 @@ TEST(Front, AServerOfOursIsAskedWhetherItIsReady) {
       reply->send(request.target == "/ready" && ends ? 503 : 200, {}, lists ? list : "{}");
     });
     const auto worker = std::move(*Server::start({}, handler));
-    RouteOptions options;
-    options.port = 0;
-    options.limits.probe_ms = 20;
-    options.workers = {{{"127.0.0.1", worker->port()}, ""}};
-    Metrics metrics;
-    const auto router = std::move(*start_router(options, metrics));
-    HttpClient client(ClientOptions{.port = router->port()});
-    const auto status = [&] { return client.request({"GET", "/ready", {}, ""})->status; };
+    RouteLimits limits;
+    limits.probe_ms = 20;
+    TestRouter router({}, limits, {{{"127.0.0.1", worker->port()}, ""}});
+    const auto status = [&] { return router.ask("GET", "/ready").status; };
     EXPECT_TRUE(eventually([&] { return status() == 200; }));
     ends = true;
     EXPECT_TRUE(eventually([&] { return status() == (ours ? 503 : 200); }));

@@ -3,8 +3,9 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
+
+#include "http/server_url.h"
 
 namespace quire {
 namespace {
@@ -34,12 +35,6 @@ bool is_name(std::string_view text) {
 bool is_version(const std::string* text) {
   const auto fits = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return text != nullptr && !text->empty() && text->size() <= 100 && std::ranges::all_of(*text, fits);
-}
-
-int number_in(std::string_view text) {
-  int out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size() && out >= 1 && out <= 65535 ? out : 0;
 }
 
 // Whether it is one of the slice's addressType, of digits alone: a name, which FQDN has, would be looked up anywhere.
@@ -80,7 +75,7 @@ Result<KubeService> parse_kube_service(const std::string& url) {
     out.port = rest.substr(colon + 1);
     const bool is_number =
         !out.port.empty() && std::ranges::all_of(out.port, [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_name(out.port) || (is_number && number_in(out.port) == 0))
+    if (!is_name(out.port) || (is_number && !read_port(out.port)))
       return bad("a port is one of the pods, 1 to 65535, or the name of one of the service's");
     rest = rest.substr(0, colon);
   }
@@ -95,7 +90,7 @@ Result<KubeService> parse_kube_service(const std::string& url) {
 }
 
 int KubeSlices::port_of(const Json& slice) const {
-  if (const int number = number_in(port_); number > 0) return number;
+  if (const std::optional<int> port = read_port(port_)) return *port;
   const Json::Array* ports = list_of(slice, "ports");
   if (ports == nullptr) return 0;
   const std::string_view wanted = port_.empty() ? "http" : std::string_view(port_);

@@ -68,13 +68,7 @@ struct TwoRouters {
     for (HoldingWorker& worker : workers) worker.let_go();
     for (std::thread& asker : askers) asker.join();
   }
-  int count(size_t router, std::string_view text) const {
-    const std::string body =
-        HttpClient(ClientOptions{.port = routers[router]->port()}).request({"GET", "/workers", {}, ""})->body;
-    int n = 0;
-    for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
-    return n;
-  }
+  int count(size_t router, std::string_view text) const { return count_in_workers(*routers[router], text); }
   int n_given() const { return workers[0].n_given() + workers[1].n_given(); }
   void ask(size_t router) {
     const int n = n_given();
@@ -118,12 +112,9 @@ TEST(Routers, AWorkerThatSaysNothingIsSeldomAsked) {
     reply->send(request.target == "/metrics" ? 404 : 200, {}, "{}");
   });
   const auto worker = std::move(*Server::start({}, handler));
-  RouteOptions options;
-  options.port = 0;
-  options.limits.probe_ms = 100;
-  options.workers = {{{"127.0.0.1", worker->port()}, ""}};
-  Metrics metrics;
-  const auto router = std::move(*start_router(options, metrics));
+  RouteLimits limits;
+  limits.probe_ms = 100;
+  const TestRouter router({}, limits, {{{"127.0.0.1", worker->port()}, ""}});
   EXPECT_TRUE(eventually([&] { return n_well >= 12; }));
   EXPECT_GE(n_weighed, 1);
   EXPECT_LE(n_weighed, n_well / 4);
@@ -134,9 +125,7 @@ class EndlessWorker {
  public:
   EndlessWorker() : handler_([this](const HttpRequest& request, const ReplyPtr& reply) { answer(request, reply); }) {
     server_ = std::move(*Server::start({}, handler_));
-    options.port = 0;
-    options.limits.probe_ms = 20;
-    options.workers = {{{"127.0.0.1", server_->port()}, ""}};
+    limits.probe_ms = 20;
   }
   ~EndlessWorker() {
     const std::lock_guard lock(mu_);
@@ -149,7 +138,8 @@ class EndlessWorker {
       reply->flush();
     }
   }
-  RouteOptions options;
+  WorkerSpec spec() const { return {{"127.0.0.1", server_->port()}, ""}; }
+  RouteLimits limits;  // of the router before it
   std::atomic<bool> is_endless{false};
   std::atomic<int> n_closed{0};
 
@@ -169,30 +159,23 @@ class EndlessWorker {
   std::unique_ptr<Server> server_;  // last: its threads use the others
 };
 
-bool says_unseen(const RouteServer& router, int n) {
-  const std::string body = HttpClient(ClientOptions{.port = router.port()}).request({"GET", "/workers", {}, ""})->body;
-  return body.find("\"unseen_requests\":" + std::to_string(n) + ",") != std::string::npos;
-}
-
 TEST(Routers, AWordThatDribblesIsGivenUpAndTheOldOneIsForgotten) {
   EndlessWorker worker;
-  worker.options.limits.connect_ms = worker.options.limits.probe_answer_ms = 200;
-  Metrics metrics;
-  const auto router = std::move(*start_router(worker.options, metrics));
-  EXPECT_TRUE(eventually([&] { return says_unseen(*router, 3); }));
+  worker.limits.connect_ms = worker.limits.probe_answer_ms = 200;
+  TestRouter router({}, worker.limits, {worker.spec()});
+  EXPECT_TRUE(eventually([&] { return router.count(R"("unseen_requests":3,)") == 1; }));
   worker.is_endless = true;
   EXPECT_TRUE(eventually([&] {
     worker.say("#\n");
-    return says_unseen(*router, 0);
+    return router.count(R"("unseen_requests":0,)") == 1;
   }));
 }
 
 TEST(Routers, AWordThatIsTooLongIsNotReadOn) {
   EndlessWorker worker;
   worker.is_endless = true;
-  worker.options.limits.probe_answer_ms = 600'000;
-  Metrics metrics;
-  const auto router = std::move(*start_router(worker.options, metrics));
+  worker.limits.probe_answer_ms = 600'000;
+  const TestRouter router({}, worker.limits, {worker.spec()});
   const std::string much(64 << 10, '#');
   EXPECT_TRUE(eventually([&] {
     worker.say(much);

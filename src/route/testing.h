@@ -32,6 +32,16 @@ struct FakeWorker {
   std::unique_ptr<Server> server;
 };
 
+// How often `text` stands in what a router says of its workers.
+inline int count_in_workers(const RouteServer& router, std::string_view text) {
+  const std::string body = HttpClient(ClientOptions{.port = router.port()})
+                               .request({"GET", "/workers", {{"Authorization", "Bearer k"}}, ""})
+                               ->body;
+  int n = 0;
+  for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
+  return n;
+}
+
 struct TestRouter {
   explicit TestRouter(std::initializer_list<const FakeWorker*> workers,
                       const RouteLimits& limits = {},
@@ -56,14 +66,7 @@ struct TestRouter {
     return response ? *response : HttpResponse{};
   }
   HttpResponse post(std::string body) { return ask("POST", "/v1/completions", std::move(body)); }
-  int count(std::string_view text) {
-    const std::string body = HttpClient(ClientOptions{.port = router->port()})
-                                 .request({"GET", "/workers", {{"Authorization", "Bearer k"}}, ""})
-                                 ->body;
-    int n = 0;
-    for (size_t at = body.find(text); at != std::string::npos; at = body.find(text, at + 1)) ++n;
-    return n;
-  }
+  int count(std::string_view text) { return count_in_workers(*router, text); }
   bool nothing_charged(int n_workers) {
     return eventually([&] { return count("\"load_tokens\":0,\"requests\":0") == n_workers; });
   }

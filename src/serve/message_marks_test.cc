@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sample/constraint.h"
-#include "serve/testing.h"
+#include "serve/marks_testing.h"
 
 namespace quire {
 namespace {
@@ -121,7 +121,7 @@ const std::vector<Dialect>& dialects() {
   const std::string function = R"({"name":"get","parameters":)" + std::string(kParameters) + "}",
                     nested = R"("tools":[{"type":"function","function":)" + function + "}]",
                     messages = R"("messages":[{"role":"user","content":"x"}])";
-  static const std::vector<Dialect> all = {
+  static const std::vector<Dialect> kAll = {
       {"chat", "/v1/chat/completions", "{" + messages, nested, R"("response_format":{"type":"json_object"})",
        whole_chat, add_chat_event},
       {"responses", "/v1/responses", R"({"input":"x")",
@@ -133,7 +133,7 @@ const std::vector<Dialect>& dialects() {
        add_message_event},
       {"ollama", "/api/chat", "{" + messages, nested, R"("format":"json")", ollama, add_ollama_line},
   };
-  return all;
+  return kAll;
 }
 
 // A model with a template, whose marks are control tokens.
@@ -141,12 +141,7 @@ struct MarkedServer : TestServer {
   MarkedServer(const std::string& source, const std::vector<std::string>& marks) {
     TokenizerSpec spec = tiny_spec();
     spec.chat_template = source;
-    for (const std::string& mark : marks) {
-      controls.emplace_back(mark, static_cast<Token>(spec.tokens.size()));
-      spec.tokens.push_back(mark);
-      spec.types.push_back(TokenType::control);
-      spec.scores.push_back(0.0F);
-    }
+    mark_tokens.add(marks, spec);
     tokenizer = tiny_tokenizer(std::move(spec));
     engine.tokens_per_step = 3;
     engine.script = [this](const Request& r) {
@@ -158,22 +153,11 @@ struct MarkedServer : TestServer {
     };
     start();
   }
-  // Marks as tokens, all else as bytes.
-  std::vector<Token> tokens_of(std::string_view text) const {
-    std::vector<Token> out;
-    while (!text.empty()) {
-      const auto mark =
-          std::ranges::find_if(controls, [&](const auto& control) { return text.starts_with(control.first); });
-      out.push_back(mark != controls.end() ? mark->second : byte_tokens(text.substr(0, 1))[0]);
-      text.remove_prefix(mark != controls.end() ? mark->first.size() : 1);
-    }
-    return out;
-  }
   // Answers with `before`, with `document` spelled in bytes, and with `behind`.
   void answer(const std::string& before, const std::string& document = "", const std::string& behind = "") {
-    reply = tokens_of(before);
+    reply = mark_tokens.spell(before);
     for (const Token id : byte_tokens(document)) reply.push_back(id);
-    for (const Token id : tokens_of(behind)) reply.push_back(id);
+    for (const Token id : mark_tokens.spell(behind)) reply.push_back(id);
   }
   void expect(const std::string& what, const Said& wanted, const std::string& (*member)(const Dialect&)) {
     for (const Dialect& d : dialects()) {
@@ -200,7 +184,7 @@ struct MarkedServer : TestServer {
       d.add(parse_json(std::string_view(r.body).substr(at, end - at)), out);
     return out;
   }
-  std::vector<std::pair<std::string, Token>> controls;
+  MarkTokens mark_tokens;
   std::vector<Token> reply;
   bool obeys = false;
 };

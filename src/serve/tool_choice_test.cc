@@ -1,9 +1,7 @@
 // What a request says of calls becomes a constraint of the engine's request, in every dialect; parameters that cannot
 // be kept are refused by their place.
-#include <algorithm>
-
 #include "sample/constraint.h"
-#include "serve/testing.h"
+#include "serve/marks_testing.h"
 
 namespace quire {
 namespace {
@@ -31,36 +29,20 @@ struct ChoiceServer : TestServer {
       : reply(std::move(answer)) {
     TokenizerSpec spec = tiny_spec();
     spec.chat_template = source;
-    for (const std::string& mark : marks) {
-      controls.emplace_back(mark, static_cast<Token>(spec.tokens.size()));
-      spec.tokens.push_back(mark);
-      spec.types.push_back(TokenType::control);
-      spec.scores.push_back(0.0F);
-    }
+    mark_tokens.add(marks, spec);
     tokenizer = tiny_tokenizer(spec);
     engine.script = [this](const Request& r) {
       constraint = r.sampling.constraint;
       has_end_rule = r.end != nullptr;
-      return tokens_of(reply);
+      return mark_tokens.spell(reply);
     };
     start();
-  }
-  // Bytes, and the marks as tokens.
-  std::vector<Token> tokens_of(std::string_view text) const {
-    std::vector<Token> out;
-    while (!text.empty()) {
-      const auto mark =
-          std::find_if(controls.begin(), controls.end(), [&](const auto& c) { return text.starts_with(c.first); });
-      out.push_back(mark != controls.end() ? mark->second : byte_tokens(text.substr(0, 1))[0]);
-      text.remove_prefix(mark != controls.end() ? mark->first.size() : 1);
-    }
-    return out;
   }
   // Whether the answer that a request is held to may be `text`.
   bool takes(std::string_view text) {
     if (constraint == nullptr) return true;
     Matcher m(constraint->grammar, constraint->vocabulary);
-    for (const Token id : tokens_of(text)) {
+    for (const Token id : mark_tokens.spell(text)) {
       if (!m.accept(id)) return false;
     }
     return m.may_end();
@@ -84,7 +66,7 @@ struct ChoiceServer : TestServer {
     return out;
   }
   std::string reply;
-  std::vector<std::pair<std::string, Token>> controls;
+  MarkTokens mark_tokens;
   std::shared_ptr<const Constraint> constraint;
   bool has_end_rule = false;
 };
@@ -123,7 +105,7 @@ TEST(ToolChoice, OtherDialectsAreHeldLikewise) {
     return R"({"input":"x","tools":[{"type":"function","name":"get",)" + parameters(true) +
            R"(},{"type":"function","name":"other"}])" + more + "}";
   };
-  const char* kResponses = "/v1/responses";
+  constexpr const char* kResponses = "/v1/responses";
   EXPECT_EQ(s.taken(kResponses, responses("")), "text get other loose two ");
   EXPECT_EQ(s.taken(kResponses, responses(R"(,"tool_choice":"required")")), "get other two ");
   EXPECT_EQ(s.taken(kResponses, responses(R"(,"tool_choice":{"type":"function","name":"other"})")), "other ");
@@ -137,7 +119,7 @@ TEST(ToolChoice, OtherDialectsAreHeldLikewise) {
     return R"({"max_tokens":200,"messages":[{"role":"user","content":"x"}],"tools":[{"name":"get",)" + strict +
            parameters(false) + R"(},{"name":"other","input_schema":{"type":"object"}}])" + more + "}";
   };
-  const char* kMessages = "/v1/messages";
+  constexpr const char* kMessages = "/v1/messages";
   EXPECT_EQ(s.taken(kMessages, anthropic("")), "text get other loose two ");
   EXPECT_EQ(s.taken(kMessages, anthropic("", R"("strict":true,)")), "text get other two ");
   EXPECT_EQ(s.taken(kMessages, anthropic(R"(,"tool_choice":{"type":"any"})")), "get other two ");

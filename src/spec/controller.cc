@@ -98,8 +98,9 @@ DepthController::Worth DepthController::worth(size_t stream, int rounds, const C
 
 // How many beside the first pay, within the error of what was seen: what is not asked for is hardly seen again.
 int DepthController::n_sides(double threshold) const {
+  const int most = narrow_ ? 0 : max_side_;
   int n = 0;
-  for (; narrow_ ? false : n < max_side_; ++n) {
+  for (; n < most; ++n) {
     const auto i = static_cast<size_t>(n);
     const float chance = side_came_[i] / side_tried_[i];
     if (chance + std::sqrt(chance * (1 - chance) / side_tried_[i]) <= threshold) break;
@@ -294,9 +295,10 @@ void DepthController::guard(Regime& regime, double gained) const {
   const double spread =
       std::sqrt(std::max(regime.gained_squares / regime.n_gained - mean * mean, 0.0) / regime.n_gained);
   if (mean > -kMostLoss || mean > -kSure * spread) return;
-  int& hold = max_side_ > 0 && regime.n_narrow == 0 ? regime.narrow_hold : regime.hold;
+  const bool narrows = max_side_ > 0 && regime.n_narrow == 0;
+  int& hold = narrows ? regime.narrow_hold : regime.hold;
   hold = std::clamp(2 * hold, kFirstHold, kLastHold);
-  if (&hold == &regime.narrow_hold) {
+  if (narrows) {
     regime.n_narrow = hold;
   } else {
     regime.n_held = hold;

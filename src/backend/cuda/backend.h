@@ -74,6 +74,7 @@ class CudaOps final : public Ops, private Copier {
   std::byte* pinned(int64_t bytes);
   Status load(std::byte* to, const void* from, int64_t bytes);
   void wait();
+  void forget_turns();
 
   // Brings the device's tables up to date where the host may have written to them.
   class Op {

@@ -41,9 +41,7 @@ Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime, con
 
 CudaOps::~CudaOps() {
   runtime_->wait();
-  for (const Turns& turns : turns_) {
-    if (turns.rows != nullptr) runtime_->release(turns.rows);
-  }
+  forget_turns();
   if (pinned_ != nullptr) runtime_->release(pinned_);
   for (std::byte* data : memory_) runtime_->release(data);
 }
@@ -101,15 +99,18 @@ void CudaOps::wait() {
   is_fresh_ = true;
 }
 
-// Rotations that were to be kept may not be there.
-Status CudaOps::take_error() {
-  finish();
-  Status out = runtime_->take_error();
-  if (out) return out;
+void CudaOps::forget_turns() {
   for (const Turns& turns : turns_) {
     if (turns.rows != nullptr) runtime_->release(turns.rows);
   }
   turns_.clear();
+}
+
+// Rotations that were to be kept may not be there.
+Status CudaOps::take_error() {
+  finish();
+  Status out = runtime_->take_error();
+  if (!out) forget_turns();
   return out;
 }
 
