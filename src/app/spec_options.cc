@@ -208,14 +208,16 @@ Result<Drafter> load_heads(const SpecChoice& choice, const ModelOptions& how, co
   const std::string& folder = choice.draft;
   const ModelInfo& info = target.model->info();
   Drafter out;
+  QR_TRY(const ModelFile file, open_model(target.path));
+  QR_TRY(const WeightFormat* format, heads_format(file, how));
   if (choice.kind == DraftKind::medusa) {
     QR_TRY_VOID(check_heads_fit(folder, medusa_bytes(folder)));
-    QR_TRY(out.heads, load_medusa(folder, info, *target.ops));
+    QR_TRY(out.heads, load_medusa(folder, info, *target.ops, format));
     return out;
   }
   QR_TRY_VOID(check_heads_fit(folder, eagle_bytes(folder)));
-  QR_TRY(const ModelFile file, open_model(target.path));
-  QR_TRY(const LoadOptions as, load_options(draft_source(choice, how).how, &file));
+  QR_TRY(LoadOptions as, load_options(draft_source(choice, how).how, &file));
+  as.weights = format;
   QR_TRY(out.eagle, load_eagle(folder, {info, &file, &as}, *target.ops));
   QR_TRY_VOID(file.check_unchanged());
   return out;

@@ -194,14 +194,19 @@ Hash128 hash_of_tokenizer(const ModelFile& file, const TokenizerSource& source) 
   return source.files.empty() ? Hash128{} : tokenizer_hash(source.files, ends);
 }
 
-// What rounds no more than the products of the weights do.
-const KvCodec* codec_for(const ModelFile& file, const LoadOptions& how) {
+// Whether most of its weights will be in formats that are so.
+bool most_are(bool WeightFormat::* what, const ModelFile& file, const LoadOptions& how) {
   int64_t balance = 0;
   for (const HostWeight& weight : file.tensors) {
     const int64_t n = weight.n_rows() * weight.n_cols();
-    balance += loaded_format(weight, how).rounded ? n : -n;
+    balance += loaded_format(weight, how).*what ? n : -n;
   }
-  return find_kv_codec(balance > 0 ? "bf16" : "f16");
+  return balance > 0;
+}
+
+// What rounds no more than the products of the weights do.
+const KvCodec* codec_for(const ModelFile& file, const LoadOptions& how) {
+  return find_kv_codec(most_are(&WeightFormat::rounded, file, how) ? "bf16" : "f16");
 }
 
 // Of what can be made again; empty where the environment names none.
@@ -220,6 +225,11 @@ const KvCodec* named_codec(std::string_view given) {
 }
 
 }  // namespace
+
+Result<const WeightFormat*> heads_format(const ModelFile& file, const ModelOptions& options) {
+  QR_TRY(const LoadOptions how, load_options(options, &file));
+  return most_are(&WeightFormat::integer, file, how) ? find_weight_format("q8_0") : nullptr;
+}
 
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file) {
   QR_TRY_VOID(check_machine(options));

@@ -43,6 +43,10 @@ struct LoadedModel {
 // an automatic codec stays null.
 Result<LoadOptions> load_options(const ModelOptions& options, const ModelFile* file);
 
+// What the matrices of a head beside the model of `file`, loaded so, are converted to: q8_0 where most of the model's
+// weights are integers, as what a head guesses changes no answer; else null, as the head's folder has them.
+Result<const WeightFormat*> heads_format(const ModelFile& file, const ModelOptions& options);
+
 // Puts the path of the model in the place of its name (model_path), once load_options() has found nothing wrong.
 Status find_model(ModelOptions& options);
 // `options.model` as model_path() takes it. Weights that are larger than the memory that is left are Code::exhausted

@@ -194,8 +194,9 @@ Status read_matrices(TensorTaker& taker, const Config& c, EagleHead& out) {
   return {};
 }
 
-Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& model, Ops& ops, EagleHead& out) {
-  TensorTaker taker(file, ops);
+Status read_weights(const TensorFile& file, const Config& c, const EagleTarget& target, Ops& ops, EagleHead& out) {
+  const ModelInfo& model = target.info;
+  TensorTaker taker(file, ops, target.how != nullptr ? target.how->weights : nullptr);
   if (out.joins) {
     out.tokens.resize(static_cast<size_t>(c.n_draft));
     std::iota(out.tokens.begin(), out.tokens.end(), 0);
@@ -207,9 +208,7 @@ Status read_weights(const TensorFile& file, const Config& c, const ModelInfo& mo
     QR_TRY(out.embedding, taker.linear("embed_tokens.weight", "", model.n_vocab, out.n_embd));
   }
   QR_TRY_VOID(taker.check_all_taken(out.joins ? "an EAGLE head" : "an EAGLE-3 head"));
-  for (const SafeTensor& tensor : file.tensors) {
-    if (tensor.name != "d2t" && tensor.name != "t2d") out.weight_bytes += tensor.bytes;
-  }
+  out.weight_bytes = taker.bytes();
   return file.map->check_unchanged();
 }
 
@@ -265,7 +264,7 @@ Result<std::unique_ptr<EagleHead>> load_eagle(const std::string& folder, const E
     QR_TRY(const Config config, read_config(folder, model.info, *out));
     claim(config, *out);
     QR_TRY(const TensorFile file, open_head_weights(folder, kKind));
-    if (auto read = read_weights(file, config, model.info, ops, *out); !read)
+    if (auto read = read_weights(file, config, model, ops, *out); !read)
       return error_within(kKind.weights, std::move(read).error());
     return out->joins ? read_ends(model, ops, *out) : Status();
   }();

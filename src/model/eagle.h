@@ -39,7 +39,7 @@ struct EagleHead {
   AttnParams attn;
   KvLayout kv_layout;  // of the layer alone
   Rope rope;
-  int64_t weight_bytes = 0;  // matrices and norms, as the files have them
+  int64_t weight_bytes = 0;  // matrices and norms, in the formats that were loaded
   int n_draft() const { return static_cast<int>(tokens.size()); }
 };
 
@@ -53,6 +53,7 @@ struct EagleTarget {
   const ModelInfo& info;
   // Where it comes from, and how: a head of the first form has its last norm, and, where the head's folder has no
   // "lm_head.weight", its product over the vocabulary once more. Null: only heads of EAGLE-3 can be read.
+  // Where how->weights is a format, the head's matrices are converted to it, too, where they get smaller.
   const ModelFile* file = nullptr;
   const LoadOptions* how = nullptr;
 };

@@ -43,12 +43,8 @@ Result<TensorFile> open_head_weights(const std::string& folder, const HeadFolder
 Result<int64_t> head_weight_bytes(const std::string& folder, const HeadFolderKind& kind) {
   const auto file = open_head_weights(folder, kind);
   if (!file) return error_within(folder, file.error());
-  return tensor_bytes(*file);
-}
-
-int64_t tensor_bytes(const TensorFile& file) {
   int64_t out = 0;
-  for (const SafeTensor& tensor : file.tensors) out += tensor.bytes;
+  for (const SafeTensor& tensor : file->tensors) out += tensor.bytes;
   return out;
 }
 

@@ -30,7 +30,6 @@ Result<Json> read_head_config(const std::string& folder);
 Result<TensorFile> open_head_weights(const std::string& folder, const HeadFolderKind& kind);
 // Bytes of the tensors of its weights; no number of them is read. Errors as open_head_weights', behind the folder.
 Result<int64_t> head_weight_bytes(const std::string& folder, const HeadFolderKind& kind);
-int64_t tensor_bytes(const TensorFile& file);
 
 // Code::corrupt: config.json has `found`, or nothing where it is null, and must have what is `wanted`.
 Error bad_head_key(std::string_view key, const std::string& wanted, const Json* found);

@@ -41,8 +41,13 @@ Status read_head(TensorTaker& taker, int head, const ModelInfo& model, MedusaHea
   return {};
 }
 
-Status read_heads(const TensorFile& file, const Counts& counts, const ModelInfo& model, Ops& ops, MedusaHeads& out) {
-  TensorTaker taker(file, ops);
+Status read_heads(const TensorFile& file,
+                  const Counts& counts,
+                  const ModelInfo& model,
+                  Ops& ops,
+                  const WeightFormat* as,
+                  MedusaHeads& out) {
+  TensorTaker taker(file, ops, as);
   out.blocks.resize(static_cast<size_t>(counts.n_blocks));
   for (int head = 0; head < kMostMedusaHeads; ++head) {
     if (head >= counts.n_heads && !taker.has(std::to_string(head) + ".0.linear.weight")) break;
@@ -51,7 +56,7 @@ Status read_heads(const TensorFile& file, const Counts& counts, const ModelInfo&
   QR_TRY_VOID(
       taker.check_all_taken("Medusa heads, which have \"<head>.<block>.linear.weight\", \".linear.bias\" and "
                             "\"<head>.<blocks>.weight\" alone"));
-  out.weight_bytes = tensor_bytes(file);
+  out.weight_bytes = taker.bytes();
   return file.map->check_unchanged();
 }
 
@@ -61,12 +66,15 @@ bool is_medusa_folder(const std::string& folder) { return is_head_folder(folder,
 
 Result<int64_t> medusa_bytes(const std::string& folder) { return head_weight_bytes(folder, kKind); }
 
-Result<std::unique_ptr<MedusaHeads>> load_medusa(const std::string& folder, const ModelInfo& model, Ops& ops) {
+Result<std::unique_ptr<MedusaHeads>> load_medusa(const std::string& folder,
+                                                 const ModelInfo& model,
+                                                 Ops& ops,
+                                                 const WeightFormat* as) {
   auto out = std::make_unique<MedusaHeads>();
   const Status done = [&]() -> Status {
     QR_TRY(const Counts counts, read_counts(folder));
     QR_TRY(const TensorFile file, open_head_weights(folder, kKind));
-    if (auto read = read_heads(file, counts, model, ops, *out); !read)
+    if (auto read = read_heads(file, counts, model, ops, as, *out); !read)
       return error_within(kKind.weights, std::move(read).error());
     return {};
   }();

@@ -18,7 +18,7 @@ inline constexpr int kMostMedusaHeads = 64, kMostMedusaBlocks = 16;
 struct MedusaHeads {
   std::vector<std::vector<Linear>> blocks;  // by block, then by head: n_embd → n_embd, with a bias
   std::vector<Linear> out;                  // by head: n_embd → n_vocab
-  int64_t weight_bytes = 0;                 // as the file has them
+  int64_t weight_bytes = 0;                 // in the formats that were loaded
   int n_heads() const { return static_cast<int>(out.size()); }
 };
 
@@ -30,6 +30,10 @@ Result<int64_t> medusa_bytes(const std::string& folder);
 // say less in "medusa_num_heads". `ops` will compute them and keeps their weights. Errors begin with the folder and
 // name file, key or tensor, what is wanted and what was found: Code::corrupt, Code::not_found, or Code::unsupported for
 // another kind of file, a tensor that heads do not have, or a dtype.
-Result<std::unique_ptr<MedusaHeads>> load_medusa(const std::string& folder, const ModelInfo& model, Ops& ops);
+// Matrices are converted to `as` where they fit it and get smaller (fitting_format); null: they stay as they are.
+Result<std::unique_ptr<MedusaHeads>> load_medusa(const std::string& folder,
+                                                 const ModelInfo& model,
+                                                 Ops& ops,
+                                                 const WeightFormat* as = nullptr);
 
 }  // namespace quire

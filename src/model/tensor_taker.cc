@@ -2,22 +2,30 @@
 
 #include "io/in_quotes.h"
 #include "io/shape_text.h"
+#include "quant/convert.h"
 
 namespace quire {
 
-TensorTaker::TensorTaker(const TensorFile& file, Ops& ops) : file_(file), ops_(ops) {
+TensorTaker::TensorTaker(const TensorFile& file, Ops& ops, const WeightFormat* as) : file_(file), ops_(ops), as_(as) {
   for (const SafeTensor& tensor : file.tensors) left_.emplace(tensor.name, &tensor);
 }
 
 Result<Linear> TensorTaker::linear(const std::string& name, const std::string& bias, int64_t n_out, int64_t n_in) {
-  QR_TRY(const HostWeight weight, take(name, {n_out, n_in}));
+  Buffer room;
+  QR_TRY(HostWeight weight, take(name, {n_out, n_in}));
+  if (as_ != nullptr) {
+    QR_TRY(weight, converted(std::move(weight), room));
+  }
+  bytes_ += weight.n_rows() * weight.row_bytes();
   if (bias.empty()) return ops_.load_linear(weight, nullptr, Shard{});
   QR_TRY(const HostWeight numbers, take(bias, {n_out}));
+  bytes_ += numbers.row_bytes();
   return ops_.load_linear(weight, &numbers, Shard{});
 }
 
 Result<Tensor> TensorTaker::vector(const std::string& name, int64_t n) {
   QR_TRY(const HostWeight weight, take(name, {n}));
+  bytes_ += weight.row_bytes();
   return ops_.load_vector(weight);
 }
 
@@ -47,6 +55,17 @@ Result<const SafeTensor*> TensorTaker::find(const std::string& name, const std::
                                    " for this model, has " + shape_text(at->second->shape));
   }
   return at->second;
+}
+
+Result<HostWeight> TensorTaker::converted(HostWeight weight, Buffer& room) const {
+  const WeightFormat* to = fitting_format(weight, *as_);
+  if (to == weight.format) return weight;
+  const int64_t n_bytes = weight.n_rows() * to->row_bytes(weight.n_cols());
+  QR_TRY(room, Buffer::allocate(n_bytes));
+  QR_TRY_VOID(convert_weight(weight, *to, {.quick = true}, room.data()));
+  weight.format = to;
+  weight.data = {room.data(), static_cast<size_t>(n_bytes)};
+  return weight;
 }
 
 Result<HostWeight> TensorTaker::take(const std::string& name, const std::vector<int64_t>& shape) {

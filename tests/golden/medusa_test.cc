@@ -9,6 +9,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ref/ref_ops.h"
 #include "base/rng.h"
+#include "quant/weight_format.h"
 #include "spec/proposer.h"
 #include "tests/support/head_folder.h"
 #include "tests/support/json_file.h"
@@ -145,6 +146,27 @@ TEST(Medusa, SaysWhatItWillAllocate) {
     ASSERT_TRUE(entry.make({2 + n % 8}, env));
     EXPECT_EQ(told, ops.n_bytes) << n;
   }
+}
+
+TEST(Medusa, MatricesAreConvertedWhereThatIsAsked) {
+  const auto ops = make_ref_ops();
+  const Shape model(32, 48);
+  const auto kept = load_medusa(kFolder, model.info(), *ops);
+  const auto packed = load_medusa(kFolder, model.info(), *ops, find_weight_format("q8_0"));
+  ASSERT_TRUE(kept && packed);
+  int64_t saved = 0;
+  const auto compare = [&](const std::vector<Linear>& before, const std::vector<Linear>& after) {
+    ASSERT_EQ(before.size(), after.size());
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(after[i].format->name, "q8_0");
+      saved +=
+          before[i].n_out * (before[i].format->row_bytes(before[i].n_in) - after[i].format->row_bytes(after[i].n_in));
+    }
+  };
+  for (size_t j = 0; j < (*kept)->blocks.size(); ++j) compare((*kept)->blocks[j], (*packed)->blocks[j]);
+  compare((*kept)->out, (*packed)->out);
+  EXPECT_GT(saved, 0);
+  EXPECT_EQ((*kept)->weight_bytes - (*packed)->weight_bytes, saved);
 }
 
 struct Changed : ChangedFolder {

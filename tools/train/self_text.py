@@ -4,7 +4,8 @@
     tools/train/self_text.py MODEL --out build/train/own.jsonl --n 2000
 
 The model first writes a user's question, sampled, then answers it: three of four times with its likeliest tokens, else
-sampled. So no list of questions is needed. A line is {"ids": tokens of prompt and answer, "n_prompt": how many of them are the
+sampled. So no list of questions is needed; but left alone it asks much the same, so most questions are begun for it, with some
+words that people begin with and a word of its vocabulary to be about. A line is {"ids": tokens of prompt and answer, "n_prompt": how many of them are the
 prompt}. The answers come from `quire serve`; what is asked follows from the seed. Questions that stand in --leave-out, one a
 line, are left out. A file that is there is added to, from the next seed on.
 """
@@ -17,6 +18,7 @@ import os
 import sys
 import threading
 import urllib.request
+from random import Random
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -25,6 +27,19 @@ from serving import default_quire, served  # noqa: E402
 MARK = '@@question@@'
 QUESTION_TOKENS, SHORTEST_ANSWER = 64, 4
 SAMPLED_EVERY, WARMTH = 4, 0.7
+OWN_EVERY = 8  # of so many questions one begins as the model likes
+SHORTEST_WORD, COMMON_WORDS = 4, 16_000  # letters; ids, as tokenizers number frequent tokens first
+BEGINNINGS = (
+    'What is {}', 'What are the {}', 'What does {}', 'What should I {}', 'What happens when {}', 'What is the difference between {}',
+    'How do I {}', 'How does a {}', 'How can {}', 'How many {}', 'How is {}', 'How long does {}', 'Why do {}', 'Why is the {}', 'Why did {}',
+    'When was {}', 'Where can I find {}', 'Who was {}', 'Which {}', 'Is it {}', 'Can a {}', 'Should I {}', 'Do {}',
+    'Explain {}', 'Explain how {}', 'Explain the {} to a child', 'Describe a {}', 'Describe how {}', 'Describe the {} of', 'Define {}',
+    'List five {}', 'List the {}', 'Name some {}', 'Give me {} tips', 'Give me a simple {}', 'Give an example of {}', 'Tell me about {}',
+    'Tell me a story about a {}', 'Write a {}', 'Write a short story about {}', 'Write a poem about {}', 'Write a letter to a {}',
+    'Write a polite email about {}', 'Write a Python function that {}', 'Write a paragraph on {}', 'Summarise {}', 'Summarise the story of {}',
+    'Compare {}', 'Suggest a {}', 'Recommend {}', 'Help me {}', 'I want to {}', 'I need {}', 'I have a {}', 'My {}', 'My friend {}',
+    'The {} in my house', 'We are {}', 'Imagine a {}', 'Create a {}', 'Make a list of {}', 'Rewrite this sentence: The {}',
+    'Correct the mistakes: {}', 'Translate into simple words: {}', 'Plan a {}', 'What are the advantages of {}', 'What is a good way to {}')
 
 
 def ask(url: str, path: str, body: dict) -> dict:
@@ -40,10 +55,26 @@ def frame(url: str) -> tuple[str, str]:
     return before, after
 
 
-def conversation(url: str, around: tuple[str, str], seed: int, longest: int, left_out: set[str]) -> dict | None:
+def common_words(url: str) -> list[str]:
+    """Tokens that are whole words in small letters."""
+    def text(i: int) -> str:
+        return ask(url, '/detokenize', {'tokens': [i]})['content']
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = [t[1:] for t in pool.map(text, range(COMMON_WORDS)) if t.startswith(' ')]
+    return [w for w in found if len(w) >= SHORTEST_WORD and w.isascii() and w.isalpha() and w.islower()]
+
+
+def beginning(words: list[str], seed: int) -> str:
+    random = Random(seed)
+    return '' if seed % OWN_EVERY == 0 or not words else random.choice(BEGINNINGS).format(random.choice(words))
+
+
+def conversation(url: str, around: tuple[str, str], begun: str, seed: int, longest: int, left_out: set[str]) -> dict | None:
     """None where the model wrote no question that ends."""
-    asked = ask(url, '/completion', {'prompt': around[0], 'n_predict': QUESTION_TOKENS, 'temperature': 1.0, 'top_p': 0.9, 'seed': seed})
-    question = asked['content'].strip()
+    asked = ask(url, '/completion',
+                {'prompt': around[0] + begun, 'n_predict': QUESTION_TOKENS, 'temperature': 1.0, 'top_p': 0.9, 'seed': seed})
+    question = (begun + asked['content']).strip()
     if asked['stop_type'] != 'eos' or len(question.split()) < 3 or question in left_out:
         return None
     prompt = ask(url, '/tokenize', {'content': around[0] + question + around[1], 'add_special': True})['tokens']
@@ -62,14 +93,15 @@ def next_seed(path: str) -> int:
 
 
 def write(url: str, args: argparse.Namespace) -> None:
-    around, first, lock = frame(url), next_seed(args.out), threading.Lock()
+    around, words, first, lock = frame(url), common_words(url), next_seed(args.out), threading.Lock()
     left_out: set[str] = set()
     if args.leave_out:
         with open(args.leave_out, encoding='utf-8') as f:
             left_out = {line.strip() for line in f}
     with open(args.out, 'a', encoding='utf-8') as out:
         def one(seed: int) -> None:
-            found = conversation(url, around, args.seed * 1_000_000 + seed, args.longest, left_out)
+            of_all = args.seed * 1_000_000 + seed
+            found = conversation(url, around, beginning(words, of_all), of_all, args.longest, left_out)
             if found:
                 with lock:
                     out.write(json.dumps(found | {'seed': seed}) + '\n')
