@@ -36,8 +36,9 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option(
       "--spec", choice.mode,
       "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
-      "the same tokens before), grammar (what a grammar leaves no choice about; a server's draft and ngram have "
-      "it beside them), off, or auto: draft where --draft names something, else grammar");
+      "the same tokens before), suffix (the same, and in earlier answers under the same salt), grammar (what a grammar "
+      "leaves no choice about; a server's others have it before them), off, or auto: draft where --draft names "
+      "something, else grammar");
   line.option("--draft", choice.draft,
               "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE head "
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
@@ -75,17 +76,18 @@ static bool guesses_beside(DraftKind kind) {
 
 Status apply(SpecChoice& choice, EngineOptions& options) {
   const std::string& mode = choice.mode;
-  if (mode != "auto" && mode != "off" && mode != "ngram" && mode != "draft" && mode != "grammar")
-    return fail(Code::invalid, "--spec must be auto, off, grammar, ngram or draft, got \"" + mode + "\"");
+  const bool needs_none = mode == "ngram" || mode == "suffix" || mode == "grammar";
+  if (mode != "auto" && mode != "off" && mode != "draft" && !needs_none)
+    return fail(Code::invalid, "--spec must be auto, off, grammar, ngram, suffix or draft, got \"" + mode + "\"");
   if (mode == "draft" && choice.draft.empty())
     return fail(Code::invalid,
                 "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE head, mtp, or exit:E");
-  if ((mode == "ngram" || mode == "grammar") && !choice.draft.empty())
+  if (needs_none && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
   QR_TRY(const int n_first, exit_layers(choice.draft));
   if (choice.has_draft() && choice.kind == DraftKind::none) choice.kind = kind_of(choice.draft);
   options.exit_layers = choice.has_draft() ? n_first : 0;
-  options.proposer = mode == "ngram" || mode == "grammar" ? mode : proposer_of(choice.kind);
+  options.proposer = needs_none ? mode : proposer_of(choice.kind);
   options.max_draft = choice.depth;
   options.max_side = guesses_beside(choice.kind) ? choice.width - 1 : 0;
   options.adapt_draft = choice.depth == 0;

@@ -14,7 +14,7 @@
 namespace quire {
 
 struct SpecChoice {
-  std::string mode = "auto";  // auto, off, grammar, ngram, draft
+  std::string mode = "auto";  // auto, off, grammar, ngram, suffix, draft
   std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
   int depth = 0;              // tokens of a guess, 0: as it pays
   int width = 1;              // tokens in the place of its first

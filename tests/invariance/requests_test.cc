@@ -379,8 +379,8 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     }
     return got.stats;
   };
-  for (const Who& who : {Who{"ngram"}, Who{"medusa"}, Who{"eagle"}, Who{"mtp"}, Who{"exit"}, Who{"draft", &alike},
-                         Who{"draft", &other}}) {
+  for (const Who& who : {Who{"ngram"}, Who{"suffix"}, Who{"medusa"}, Who{"eagle"}, Who{"mtp"}, Who{"exit"},
+                         Who{"draft", &alike}, Who{"draft", &other}}) {
     drafted({.max_draft = 4, .max_side = 0}, who);
     const EngineStats trees = drafted({.max_draft = 4}, who);
     EXPECT_EQ(trees.n_drafted_at[0] > trees.n_drafts, guesses_trees(who.name)) << "others in the first place";
