@@ -97,7 +97,7 @@ bool KvCache::make_room(const Counts& wanted, uint64_t whose) {
 }
 
 bool KvCache::grow(SeqKv& seq, int n_tokens, int n_spare) {
-  const int wanted = blocks_for(n_tokens) - static_cast<int>(seq.table.size());
+  const int wanted = blocks_for(seq, n_tokens) - static_cast<int>(seq.table.size());
   if (wanted <= 0) return true;
   Counts counts;
   for (size_t g = 0; g < pools_.size(); ++g) counts[g] = is_state(g) ? 1 : wanted;
@@ -236,7 +236,7 @@ std::vector<Hash128> KvCache::names(const Prefix& prefix) const {
 // that it has; with `own`, less its own of them: the others need not come free when it slides past them.
 int64_t KvCache::missing(const SeqKv& seq, size_t g, int n_tokens, int n_step, bool own) const {
   const auto n_have = static_cast<int>(seq.table.size());
-  const int n_missing = std::max(blocks_for(n_tokens) - n_have, 0);
+  const int n_missing = std::max(blocks_for(seq, n_tokens) + seq.n_copies - n_have, 0);
   if (g == 0) return n_missing;
   int n_last = 0, n_others = 0;
   for (; n_last < n_have && seq.table[static_cast<size_t>(n_have - n_last) - 1][g]; ++n_last) {
@@ -287,6 +287,7 @@ void KvCache::release(SeqKv& seq) {
 
 bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
   const size_t b = to.table.size();
+  if (from.n_dropped > 0) return false;
   QR_CHECK(b < from.table.size());
   for (size_t g = 0; g < pools_.size(); ++g) {
     if (!from.table[b][g] || is_state(g)) return false;
@@ -301,7 +302,7 @@ bool KvCache::copy_next_block(SeqKv& to, const SeqKv& from) {
 bool KvCache::branch(KvBranch& out, const SeqKv& seq, const BranchRoom& wanted) {
   QR_DCHECK(out.blocks.empty() && wanted.n_computed <= wanted.begin && wanted.begin < wanted.end);
   const int first = wanted.begin / options_.block_tokens, n = blocks_for(wanted.end) - first;
-  if (states_ != 0) return false;
+  if (states_ != 0 || seq.n_dropped > 0) return false;
   for (const auto& pool : pools_) {
     if (n + wanted.n_spare > pool->n_free() + pool->n_cached()) return false;
   }
@@ -349,7 +350,7 @@ bool KvCache::copy_block(const PrefixTree::Blocks& to, const PrefixTree::Blocks&
 
 void KvCache::truncate(SeqKv& seq, int n_tokens) {
   QR_CHECK(n_tokens % options_.block_tokens == 0 || n_tokens / options_.block_tokens >= seq.n_indexed);
-  const int n_left = std::min(blocks_for(n_tokens), static_cast<int>(seq.table.size()));
+  const int n_left = std::min(blocks_for(seq, n_tokens), static_cast<int>(seq.table.size()));
   // Of blocks that were taken for guesses the last has the only state; nothing is in it yet.
   if (!seq.guess_states.empty() && n_left > 0) {
     BlockRef& state = seq.table[static_cast<size_t>(n_left) - 1][states_];
@@ -359,14 +360,14 @@ void KvCache::truncate(SeqKv& seq, int n_tokens) {
     const int first = std::max(first_block(g, n_tokens), kept_blocks(g));
     QR_CHECK(first >= n_left || seq.table[static_cast<size_t>(first)][g], "a window has slid past what is left");
   }
-  const auto keep = static_cast<size_t>(blocks_for(n_tokens));
+  const auto keep = static_cast<size_t>(blocks_for(seq, n_tokens));
   while (seq.table.size() > keep) seq.table.pop_back();
   seq.n_indexed = std::min(seq.n_indexed, n_tokens / options_.block_tokens);
 }
 
 int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
   const int n_full = n_computed / options_.block_tokens;
-  if (!tree_ || n_full <= seq.n_indexed) return 0;
+  if (!tree_ || n_full <= seq.n_indexed || seq.n_dropped > 0) return 0;
   const int n_known = std::exchange(seq.n_indexed, n_full);
   const int last = states_ == 0 ? -1 : choose_states(seq, n_known, n_full);
   const auto state = [&] { return seq.table[static_cast<size_t>(last)][states_].id(); };
@@ -381,11 +382,12 @@ int KvCache::index(SeqKv& seq, const Prefix& prefix, int n_computed) {
 }
 
 bool KvCache::exclusive(const SeqKv& seq, int begin, int end) const {
-  if (blocks_for(end) > static_cast<int>(seq.table.size())) return false;
-  for (int b = begin / options_.block_tokens; b < blocks_for(end); ++b) {
+  const int n_blocks = blocks_for(seq, end);
+  if (n_blocks > static_cast<int>(seq.table.size())) return false;
+  for (int b = (begin - seq.n_dropped) / options_.block_tokens; b < n_blocks; ++b) {
     const PrefixTree::Blocks& blocks = seq.table[static_cast<size_t>(b)];
     for (size_t g = 0; g < blocks.size(); ++g) {
-      if (!blocks[g] && is_state(g) && b + 1 < blocks_for(end)) continue;
+      if (!blocks[g] && is_state(g) && b + 1 < n_blocks) continue;
       if (!blocks[g] || pools_[g]->n_refs(blocks[g].id()) != 1) return false;
     }
   }

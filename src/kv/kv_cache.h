@@ -31,6 +31,10 @@ struct SeqKv {
   int n_passed = 0;    // leading blocks that have no state any more
   uint64_t whose = 0;  // the tenant, as Prefix has it: for whom room is made
   int passing = -1;    // block of the state that it put into the tree for as long as it has left no later one there
+  // Of a sequence that has dropped blocks: tokens of these. Block b of the table holds what comes behind the dropped
+  // ones, its last blocks from token b · block_tokens + n_dropped on; nothing of it is findable.
+  int n_dropped = 0;
+  int n_copies = 0;  // blocks that dropping will take: until then there is to be room for them
   // In a step that guesses: where the state behind each guess goes, until it is known which came true.
   std::vector<BlockRef> guess_states;
 };
@@ -109,12 +113,13 @@ class KvCache {
   bool keeps_states() const { return states_ != 0; }
   // Copies what `from` has of the block behind the whole blocks of `to` into a block of its own for `to`: the past of a
   // sequence may part within a block. False, with nothing changed, when there is no room or a window of `from` has slid
-  // past that block, and where layers keep a state, which is that of another place. REQUIRES `from` to have that block.
+  // past that block, where layers keep a state, which is that of another place, and where `from` has dropped blocks.
+  // REQUIRES `from` to have that block.
   // A copy that a device failed to make, here and below, is as no room.
   bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Blocks of its own for tokens [begin, end) of a branch, with a copy of what `seq` has computed of the first of them.
-  // False, with nothing changed, where there is no room that leaves n_spare blocks to others, and where layers keep a
-  // state. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`. Throws std::bad_alloc with
+  // False, with nothing changed, where there is no room that leaves n_spare blocks to others, where layers keep a
+  // state, and where `seq` has dropped blocks. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`. Throws std::bad_alloc with
   // nothing changed.
   struct BranchRoom {
     int n_computed, begin, end, n_spare;
@@ -126,8 +131,15 @@ class KvCache {
   // its whole blocks: those that `prefix` goes on with, all but its last at most. Returns how many; 0, with nothing
   // changed: there is no such block or no room, or layers keep a state.
   int copy_part(SeqKv& seq, const Prefix& prefix);
+  // Gives up all blocks of `seq` but those numbered `kept`, ascending. What was findable stays so, but not through
+  // `seq`: of its kept blocks behind the first dropped one those that others hold are copied, since whoever holds a
+  // block of the tree holds those before it. False, with every block still there: there is no room for the copies, or a
+  // device failed to make one. REQUIRES no other group but the first, block 0 among those kept and its last block where that is
+  // not full, nothing dropped before, `kept` shorter than the table. Takes no memory (kv_drop.cc).
+  bool drop_blocks(SeqKv& seq, std::span<const int32_t> kept);
   // Whether the past of a sequence with n_computed tokens is lost as a whole with any block of a window or a state that
-  // goes: what lies before the window has been given back already, or there is nothing but the state.
+  // goes, what lies before the window has been given back already, or there is nothing but the state; and where blocks
+  // were dropped, so that nothing is findable.
   bool parts_with_past(const SeqKv& seq, int n_computed) const;
   // A copy of what rows behind the first n_tokens read, and how many bytes it has. Nothing where a device failed to
   // make it. REQUIRES blocks for these, computed. Throws std::bad_alloc.
@@ -220,6 +232,8 @@ class KvCache {
   int choose_states(SeqKv& seq, int begin, int end) const;
   void forget_state(SeqKv& seq);
   int blocks_for(int n_tokens) const { return (n_tokens + options_.block_tokens - 1) / options_.block_tokens; }
+  // Of the table of a sequence, for its first n_tokens.
+  int blocks_for(const SeqKv& seq, int n_tokens) const { return blocks_for(n_tokens - seq.n_dropped); }
 
   KvCacheOptions options_;
   std::vector<KvGroup> groups_;

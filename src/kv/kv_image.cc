@@ -6,7 +6,7 @@ namespace quire {
 
 // Of windows what the next row reads; of states the one behind the last token.
 uint8_t KvCache::image_groups(const SeqKv& seq, int block, int n_tokens) const {
-  const int n_blocks = blocks_for(n_tokens);
+  const int n_blocks = blocks_for(seq, n_tokens);
   uint8_t out = 0;
   for (size_t g = 0; g < pools_.size(); ++g) {
     const bool wanted = is_state(g) ? block == n_blocks - 1 : reads(g, block, n_tokens);
@@ -16,7 +16,8 @@ uint8_t KvCache::image_groups(const SeqKv& seq, int block, int n_tokens) const {
 }
 
 bool KvCache::parts_with_past(const SeqKv& seq, int n_computed) const {
-  if (n_computed == 0 || blocks_for(n_computed) > static_cast<int>(seq.table.size())) return false;
+  if (n_computed == 0 || blocks_for(seq, n_computed) > static_cast<int>(seq.table.size())) return false;
+  if (seq.n_dropped > 0) return true;
   for (size_t g = 1; g < pools_.size(); ++g) {
     if (groups_[g].is_private) continue;
     if (is_state(g) || first_block(g, n_computed) > kept_blocks(g)) return true;
@@ -26,7 +27,7 @@ bool KvCache::parts_with_past(const SeqKv& seq, int n_computed) const {
 
 int64_t KvCache::image_bytes(const SeqKv& seq, int n_tokens) const {
   int64_t out = 0;
-  for (int b = 0; b < blocks_for(n_tokens); ++b) {
+  for (int b = 0; b < blocks_for(seq, n_tokens); ++b) {
     const uint8_t groups = image_groups(seq, b, n_tokens);
     for (size_t g = 0; g < pools_.size(); ++g) out += (groups >> g & 1U) != 0 ? pools_[g]->block_bytes() : 0;
   }
@@ -36,10 +37,11 @@ int64_t KvCache::image_bytes(const SeqKv& seq, int n_tokens) const {
 std::optional<KvImage> KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
   KvImage out;
   out.n_tokens = n_tokens;
+  out.n_dropped = seq.n_dropped;
   out.n_bytes = image_bytes(seq, n_tokens);
   out.bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(out.n_bytes));
   std::byte* to = out.bytes.get();
-  for (int b = 0; b < blocks_for(n_tokens); ++b) {
+  for (int b = 0; b < blocks_for(seq, n_tokens); ++b) {
     out.groups.push_back(image_groups(seq, b, n_tokens));
     for (size_t g = 0; g < pools_.size(); ++g) {
       if ((out.groups.back() >> g & 1U) == 0) continue;
@@ -70,6 +72,8 @@ bool KvCache::put_back(SeqKv& seq, const KvImage& image) {
     }
   }
   while (!is_whole && !seq.table.empty()) seq.table.pop_back();
+  seq.n_dropped = is_whole ? image.n_dropped : 0;
+  if (seq.n_dropped > 0) seq.n_copies = 0;
   return is_whole;
 }
 

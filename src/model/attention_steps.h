@@ -26,6 +26,11 @@ struct HeadSteps {
   }
 };
 
+// Whether the batch or the codec wants more of a layer than Ops::attention does.
+inline bool needs_steps(const Batch& batch, const AttnParams& params) {
+  return !batch.again.empty() || !batch.voting.empty() || params.k_codec->packs();
+}
+
 // Columns of AttentionPart::scratch.
 inline int64_t attention_width(const AttnParams& p) {
   return (int64_t{p.n_heads} + p.n_kv_heads) * (p.k_dim + p.v_dim);

@@ -49,11 +49,11 @@ void BatchRows::add(const SequenceRows& rows) {
     const auto position = rows.begin + static_cast<int32_t>(i);
     batch_.pos.ptr<int32_t>()[n_rows_ + i] = position;
     batch_.attn.first_key.ptr<int32_t>()[n_rows_ + i] = 0;
-    batch_.attn.end_key.ptr<int32_t>()[n_rows_ + i] = position + 1;
+    batch_.attn.end_key.ptr<int32_t>()[n_rows_ + i] = position + 1 - rows.n_dropped;
   }
   for (size_t g = 0; g < static_cast<size_t>(layout_.n_groups()); ++g) {
     if (!has_table(g)) continue;
-    put_slots(g, rows.begin, n, batch_.slots[g].ptr<int32_t>() + n_rows_);
+    put_slots(g, rows.begin - rows.n_dropped, n, batch_.slots[g].ptr<int32_t>() + n_rows_);
     if (rows.n_again == 0) continue;
     put_slots(g, rows.begin - rows.n_again, rows.n_again, batch_.again_slots[g].ptr<int32_t>() + n_again_);
   }
@@ -65,11 +65,11 @@ void BatchRows::add(const SequenceRows& rows) {
   batch_.attn.cu_q.ptr<int32_t>()[++n_seqs_] = static_cast<int32_t>(n_rows_);
 }
 
-// Where keys and values of the next sequence's positions go.
+// Where keys and values of the next sequence's tokens from `begin` on go, as its table counts them.
 void BatchRows::put_slots(size_t group, int begin, int64_t n, int32_t* to) const {
   const auto* blocks = batch_.attn.blocks[group].row<int32_t>(n_seqs_);
-  for (int position = begin; position < begin + n; ++position) {
-    *to++ = blocks[position / block_tokens_] * block_tokens_ + position % block_tokens_;
+  for (int at = begin; at < begin + n; ++at) {
+    *to++ = blocks[at / block_tokens_] * block_tokens_ + at % block_tokens_;
   }
 }
 

@@ -17,6 +17,7 @@ struct SequenceRows {
   // The n_again positions before `begin` are computed in this batch by rows of another sequence, from first_again on:
   // their keys and values go into this one's blocks as well.
   int first_again = 0, n_again = 0;
+  int n_dropped = 0;  // tokens before `begin`, of whole blocks, that its tables do not have any more: they close up
 };
 
 class BatchRows {

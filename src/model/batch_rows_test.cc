@@ -82,5 +82,21 @@ TEST(BatchRowsDeath, RowsAreMissing) {
   EXPECT_DEATH(rows.batch(), "n_rows_");
 }
 
+//  row    0           position 70, its table without the blocks of 32 tokens before it
+TEST(BatchRows, ATableWithoutDroppedBlocksClosesUp) {
+  KvLayout layout;
+  layout.claim(KvGroup{}, 4);
+  const BatchRows::Size size{.n_rows = 1, .n_out = 1, .n_seqs = 1, .n_blocks = 3};
+  Arena arena(std::move(*Buffer::allocate(BatchRows::bytes(size, 1))));
+  BatchRows rows(size, layout, 16, arena);
+  const std::vector<Token> tokens = {7};
+  fill(rows.table(0), {4, 9, 2});
+  rows.add({.begin = 70, .tokens = tokens, .n_out = 1, .n_dropped = 32});
+  const Batch batch = rows.batch();
+  EXPECT_EQ(ints(batch.pos), (std::vector<int32_t>{70})) << "it stands where it stood";
+  EXPECT_EQ(ints(batch.attn.end_key), (std::vector<int32_t>{39}));
+  EXPECT_EQ(ints(batch.slots[0]), (std::vector<int32_t>{2 * 16 + 6}));
+}
+
 }  // namespace
 }  // namespace quire

@@ -320,7 +320,7 @@ void Decoder::attention(
                   .mixed_norm = layer.mixed_norm,
                   .only_reads = layer.only_reads,
                   .cut = config_.qkv_cut};
-  if (steps.any() || !pass.batch->again.empty() || layer.attn.k_codec->packs()) {
+  if (steps.any() || needs_steps(*pass.batch, layer.attn)) {
     int64_t n_gates = 0;
     for (const Linear& gate : steps.gate) n_gates += gate.n_out;
     if (n_gates > 0) steps.gate_room = pass.arena->alloc_rows(in.x.dim(0), n_gates);  // [n, n_gates]

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ops/ops.h"
+#include "ops/votes.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -23,6 +24,7 @@ struct Batch {
   Tensor again;
   std::array<Tensor, KvView::kMaxGroups> again_slots;
   AttnMeta attn;
+  std::span<const VotingRows> voting;     // rows that every layer with attention has vote (ops/votes.h)
   std::span<const AdapterRows> adapters;  // by rows; lies in the arena too. The adapters were made for this model
 };
 
