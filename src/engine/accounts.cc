@@ -32,6 +32,13 @@ void Accounts::reused(Sequence& seq, int n) {
   counters_.n_cached_tokens += n;
 }
 
+void Accounts::dropped(Sequence& seq) {
+  if (seq.account.n_dropped > 0) return;
+  seq.account.n_dropped = seq.kv.n_dropped;
+  ++counters_.n_bounded;
+  counters_.n_dropped_tokens += seq.kv.n_dropped;
+}
+
 void Accounts::loaded(Sequence& seq, TierPlace from, int n) {
   counters_.n_loaded_tokens += n;
   if (seq.preempted) return;
@@ -97,7 +104,7 @@ void Accounts::step(const Plan& plan,
     const auto n_blocks = static_cast<int64_t>(seq->kv.table.size());
     for (Cost* cost : {&seq->account.cost, &spent}) cost->block_ns += n_blocks * step_ns;
     counters_.n_slot_steps += n_blocks * block_tokens;
-    counters_.n_filled_slot_steps += seq->n_computed;
+    counters_.n_filled_slot_steps += seq->n_computed - seq->kv.n_dropped;
   }
 }
 

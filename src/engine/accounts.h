@@ -16,6 +16,8 @@ class Accounts {
   void reused(Sequence& seq, int n);
   // Of the reused, n were brought from disk for it.
   void loaded(Sequence& seq, TierPlace from, int n);
+  // It has dropped blocks. Counted once, however often it comes to that again.
+  void dropped(Sequence& seq);
   // n tokens that it computed were given up for another's.
   void wasted(Sequence& seq, int n);
   // The grant's rows were computed, each for the cause that the plan knows.

@@ -69,7 +69,11 @@ SequenceRows rows_of(const Grant& grant) {
   const std::span<const Token> tokens(grant.seq->tokens), draft(grant.seq->draft);
   const auto begin = static_cast<size_t>(grant.seq->n_computed), n = static_cast<size_t>(grant.n_tokens);
   const size_t n_known = std::min(n, tokens.size() - begin);
-  return {grant.seq->n_computed, tokens.subspan(begin, n_known), draft.first(n - n_known), grant.n_out};
+  return {.begin = grant.seq->n_computed,
+          .tokens = tokens.subspan(begin, n_known),
+          .guesses = draft.first(n - n_known),
+          .n_out = grant.n_out,
+          .n_dropped = grant.seq->kv.n_dropped};
 }
 
 // Which states are read, and where rows leave theirs: the last of a block's rows where the block has one, the last that
@@ -93,6 +97,30 @@ void put_states(const Plan& plan, int block_tokens, size_t group, Batch& batch) 
     for (int i = 0; i < grant.n_drafted; ++i) *to++ = grant.seq->kv.guess_states[static_cast<size_t>(i)].id();
     QR_CHECK((begin == 0 || from[-1] >= 0) && has_state, "a sequence has no state to go on with");
   }
+}
+
+// The last rows of prompts that have a budget, in the arena.
+std::span<const VotingRows> put_voting(const Plan& plan, Arena& arena) {
+  const auto votes = [](const Grant& grant) {
+    const Sequence& seq = *grant.seq;
+    return seq.budget.bounds() && seq.n_computed < seq.n_prompt &&
+           seq.n_computed + grant.n_tokens > seq.budget.first_voting();
+  };
+  const auto n = std::ranges::count_if(plan.grants, votes);
+  if (n == 0) return {};
+  auto* out =
+      reinterpret_cast<VotingRows*>(arena.alloc(DType::u8, {n * static_cast<int64_t>(sizeof(VotingRows))}).data);
+  auto* next = out;
+  int64_t number = 0, row = 0;
+  for (const Grant& grant : plan.grants) {
+    if (votes(grant)) {
+      const int64_t n_before = std::max(grant.seq->budget.first_voting() - grant.seq->n_computed, 0);
+      std::construct_at(next++, VotingRows{number, row + n_before, row + grant.n_tokens, grant.seq->budget.votes()});
+    }
+    ++number;
+    row += grant.n_tokens;
+  }
+  return {out, static_cast<size_t>(n)};
 }
 
 // Runs of rows that have the same adapter, in the arena.
@@ -127,10 +155,10 @@ std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
 int64_t batch_bytes(const BatchSize& most) {
   const int64_t n_blocks = most.n_ctx / most.block_tokens + 1 + kBlocksTogether;
   const int64_t n_seqs = most.n_seqs + most.n_branches;
-  const auto adapters = n_seqs * static_cast<int64_t>(sizeof(AdapterRows));
+  const auto runs = n_seqs * static_cast<int64_t>(sizeof(AdapterRows) + sizeof(VotingRows));
   const BatchRows::Size size{
       .n_rows = most.n_tokens, .n_seqs = n_seqs, .n_blocks = n_blocks, .n_again = most.n_branches * most.block_tokens};
-  return BatchRows::bytes(size, most.n_groups) + adapters + Arena::kAlign;
+  return BatchRows::bytes(size, most.n_groups) + runs + 2 * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {
@@ -149,6 +177,7 @@ Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Ar
   for (size_t g = 0; g < n_groups; ++g) {
     if (!rows.has_table(g)) put_states(plan, block_tokens, g, batch);
   }
+  batch.voting = put_voting(plan, arena);
   batch.adapters = put_adapters(plan, arena);
   return batch;
 }

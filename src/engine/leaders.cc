@@ -43,19 +43,21 @@ void Leaders::find(Sequence& seq, std::span<const std::unique_ptr<Sequence>> run
   seq.follows.leader = 0;
   if (!sharing_ || !seq.may_match()) return;
   const int block = pasts_.cache().block_tokens();
-  const int n_have = seq.n_computed;
+  const int n_have = seq.n_computed, n_findable = seq.n_findable();
+  if (n_have >= n_findable) return;
   for (const auto& other : running) {
-    if (other.get() == &seq || other->moved_plan != n_plan) continue;
+    if (other.get() == &seq || other->moved_plan != n_plan || other->kv.n_dropped > 0) continue;
     const int n_alike = quire::n_alike(seq, *other);
     if (n_alike <= n_have) continue;
     const auto last = static_cast<size_t>(n_have / block) - 1;
     const bool same_past =
         n_have == 0 || (other->kv.table.size() > last && other->kv.table[last][0].id() == seq.kv.table[last][0].id());
     if (!same_past || static_cast<int>(other->tokens.size()) < n_have) continue;
-    const auto differ = std::mismatch(seq.tokens.begin() + n_have, seq.tokens.end() - 1, other->tokens.begin() + n_have,
-                                      other->tokens.end());
+    const auto end = seq.tokens.begin() + n_findable;
+    const auto differ =
+        std::mismatch(seq.tokens.begin() + n_have, end, other->tokens.begin() + n_have, other->tokens.end());
     const auto n_common = static_cast<int>(differ.first - seq.tokens.begin());
-    const bool all = differ.first == seq.tokens.end() - 1 && n_common <= n_alike;
+    const bool all = differ.first == end && n_common <= n_alike;
     int n_shared = all ? n_common : std::min(n_common, n_alike) / block * block;
     if (other->request.cache_salt != seq.request.cache_salt) n_shared = std::min(n_shared, n_public(seq, *other));
     // What another tenant has within a block is not told (PrefixTree::part).
@@ -75,6 +77,7 @@ void Leaders::take_from(Sequence& seq, const Sequence& leader) {
   const int block = pasts_.cache().block_tokens();
   if (seq.follows.n_shared / block > seq.n_computed / block) return;  // not even the whole blocks were found
   const auto next = static_cast<size_t>(seq.n_computed / block);
+  if (leader.kv.n_dropped > 0) return;
   const bool same_past = next == 0 || leader.kv.table[next - 1][0].id() == seq.kv.table[next - 1][0].id();
   if (!same_past || !pasts_.cache().copy_next_block(seq.kv, leader.kv)) return;
   seq.follows.n_copied = seq.follows.n_shared - seq.n_computed;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/batcher.h"
+#include "engine/budget.h"
 #include "engine/option_ranges.h"
 #include "engine/policy.h"
 #include "engine/tenants.h"
@@ -131,6 +132,41 @@ Status check_retention(const Request& request) {
   return {};
 }
 
+std::string_view why_no_budget(const ModelInfo& model, Ops& ops, bool recorded) {
+  if (recorded) return "this run is recorded, and a recording holds no votes";
+  if (ops.free_bytes() >= 0) return "the backend keeps the cache on a device, where no votes are counted";
+  if (model.shift.is_on()) return "the context is shifted, which drops tokens by itself";
+  for (int g = 1; g < model.kv_layout.n_groups(); ++g) {
+    const KvGroup& group = model.kv_layout.group(g);
+    if (group.kind == KvGroup::Kind::state) return "the model has layers that keep a state";
+    return group.is_private ? "the cache packs strips of tokens (kivi2)" : "the model has layers that see a window";
+  }
+  for (const AttnParams& layer : model.attention) {
+    if (layer.values_in_keys) return "the model has latent attention";
+    if (layer.most_slope_bits > 0) return "the model counts distances by place in the cache (ALiBi)";
+  }
+  return {};
+}
+
+namespace {
+
+Status check_budget(const Request& request, const RequestLimits& limits) {
+  if (request.kv_budget == 0) return {};
+  const std::string named = "kv_budget is " + std::to_string(request.kv_budget);
+  if (!limits.no_budget.empty())
+    return fail(Code::invalid, named + ", and there can be none: " + std::string(limits.no_budget));
+  if (request.prefix != 0) return fail(Code::invalid, named + ": a request has a budget or a learned prefix, not both");
+  if (request.pin.id != 0) return fail(Code::invalid, named + ": a prompt that is pinned is kept as a whole");
+  const int least = least_budget(limits.block_tokens);
+  if (request.kv_budget >= least) return {};
+  return fail(Code::invalid, named + "; it must be at least " + std::to_string(least) + ": the window of " +
+                                 std::to_string(kVotingRows) +
+                                 " tokens at the prompt's end and the first block, in blocks of " +
+                                 std::to_string(limits.block_tokens));
+}
+
+}  // namespace
+
 Status check_request(Request& request, const RequestLimits& limits, int n_virtual) {
   if (request.prompt.empty()) return fail(Code::invalid, "the prompt has no tokens; at least 1 is needed");
   if (request.max_tokens < 1) {
@@ -155,6 +191,7 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   }
   QR_TRY_VOID(check_ids(request, limits.n_vocab));
   QR_TRY_VOID(check_retention(request));
+  QR_TRY_VOID(check_budget(request, limits));
   const auto n_prompt = static_cast<int>(request.prompt.size());
   if (request.n_public < 0 || request.n_public > n_prompt) {
     return fail(Code::invalid, "n_public must be 0 to the prompt's " + std::to_string(n_prompt) + " tokens, got " +
@@ -163,10 +200,12 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   request.max_tokens = std::min(request.max_tokens, n_ctx - n_prompt);
   // The last token's keys are never needed; what the virtual ones leave of a block is copied.
   const int n_tokens = n_virtual % limits.block_tokens + n_prompt + request.max_tokens - 1;
-  const int n_blocks = (n_tokens + limits.block_tokens - 1) / limits.block_tokens;
+  const int n_kept = kept_blocks(request.kv_budget, n_prompt, limits.block_tokens);
+  const int n_blocks = (n_tokens + limits.block_tokens - 1) / limits.block_tokens + n_kept;
   if (n_blocks > limits.n_blocks) {
+    const std::string copied = n_kept > 0 ? ", copies of those that kv_budget keeps among them" : "";
     return fail(Code::exhausted, "prompt and answer of " + std::to_string(n_tokens) + " tokens need " +
-                                     std::to_string(n_blocks) + " cache blocks; there are " +
+                                     std::to_string(n_blocks) + " cache blocks" + copied + "; there are " +
                                      std::to_string(limits.n_blocks));
   }
   return {};

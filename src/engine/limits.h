@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "engine/engine.h"
 #include "kv/layout.h"
@@ -34,7 +35,11 @@ Status check_tails(const KvLayout& layout, bool recording);
 struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
   int n_blocks = 0, block_tokens = 0;  // that requests may take
+  std::string_view no_budget = {};     // why none has a kv_budget; empty: they may
 };
+
+// Why requests to this model on this backend can have no kv_budget; empty: they can. A constant.
+std::string_view why_no_budget(const ModelInfo& model, Ops& ops, bool recorded);
 
 // Refuses what can never run (Engine::submit lists it) and cuts max_tokens at the context. n_virtual tokens come before
 // the prompt; their whole blocks are there already.

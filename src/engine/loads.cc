@@ -33,7 +33,7 @@ int64_t Loads::compute_ns(int first, size_t n_blocks) const {
 
 bool Loads::ask(Sequence& seq, int64_t now_ns) {
   const KvCache& cache = uses_.pasts.cache();
-  const Prefix prefix = uses_.pasts.prefix_of(seq);
+  const Prefix prefix = uses_.pasts.findable_of(seq);
   const auto n_have = static_cast<int>(seq.kv.table.size());
   const int most = cache.max_fetch(prefix);
   if (n_have >= most) return false;
@@ -71,7 +71,7 @@ bool Loads::choose(Sequence& seq, int64_t now_ns) {
   load.path = uses_.tiers.found(*load.search);
   load.search = nullptr;
   if (load.path.size() == 0) return false;
-  uses_.pasts.cache().learn(uses_.pasts.prefix_of(seq), load.first, load.path.groups);
+  uses_.pasts.cache().learn(uses_.pasts.findable_of(seq), load.first, load.path.groups);
   load.path.cut(worth_loading(load));
   if (load.path.size() == 0) {
     ++uses_.accounts.counters().n_loads_declined;
@@ -86,7 +86,7 @@ bool Loads::choose(Sequence& seq, int64_t now_ns) {
 // False: there is nothing to wait for. Fetched is what was chosen, whatever else the tree knows of.
 bool Loads::fetch(Sequence& seq, int64_t now_ns) {
   Load& load = *seq.load;
-  const Prefix prefix = uses_.pasts.prefix_of(seq);
+  const Prefix prefix = uses_.pasts.findable_of(seq);
   const int n_chosen = load.first + static_cast<int>(load.path.size());
   const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, n_chosen, load.run);
   if (below == KvCache::Below::loading) return now_ns < load.give_up_ns;

@@ -50,7 +50,8 @@ std::string no_share(int n, int n_waiting, int max) {
 
 LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
     : options_(options),
-      limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens},
+      limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens,
+              why_no_budget(uses.model.info(), uses.ops, env.recorder != nullptr)},
       env_(std::move(env)),
       watcher_(memory.watcher),
       tiers_(env_.tiers),
@@ -128,6 +129,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->of_prompt.n_scored = n_before + 1;
   seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
   if (request.adapter != nullptr) seq->n_base = tokens_before_invocation(request.prompt, request.adapter->invocation);
+  if (request.explain == nullptr) seq->budget = {request.kv_budget, seq->n_prompt, options_.block_tokens};
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   seq->in_queue = true;
@@ -154,36 +156,6 @@ Result<std::shared_ptr<QueuePlaces>> LoopEngine::reserve(uint64_t tenant, int n)
     shares_.leave(tenant, n);
     throw;
   }
-}
-
-// What can be said before anything is computed.
-Status LoopEngine::check_pin(const Request& request, int n_virtual) const {
-  if (request.pin.id == 0) return {};
-  if (!options_.prefix_cache) return fail(Code::invalid, "nothing can be pinned: the prefix cache is off");
-  if (env_.recorder != nullptr)
-    return fail(Code::invalid, "nothing can be pinned: this run is recorded, and a recording holds no pins");
-  if (pins_.limits().n_pins == 0)
-    return fail(Code::invalid, "nothing can be pinned: no memory is set aside for it (pin_bytes is 0)");
-  const int n = pins_.whole_tokens(n_virtual + static_cast<int>(request.prompt.size()));
-  if (n <= n_virtual) {
-    return fail(Code::invalid, "whole blocks of " + std::to_string(options_.block_tokens) +
-                                   " tokens before the last token are pinned; the prompt of " +
-                                   std::to_string(request.prompt.size()) + " tokens has none");
-  }
-  if (const std::string why = pins_.never_fits(n); !why.empty()) return fail(Code::invalid, why);
-  return {};
-}
-
-Status LoopEngine::check_explain(const Request& request) const {
-  if (request.explain == nullptr) return {};
-  if (!options_.prefix_cache) return fail(Code::invalid, "nothing can be explained: the prefix cache is off");
-  if (env_.recorder != nullptr)
-    return fail(Code::invalid, "nothing can be explained: this run is recorded, and a recording holds no explanations");
-  if (request.pin.id != 0) return fail(Code::invalid, "a request is explained or pinned, not both");
-  const auto n = static_cast<int>(request.explain->others.size());
-  if (n <= kMostOtherRoots) return {};
-  return fail(Code::invalid, std::to_string(n) + " other adapters and salts are to be looked at: the limit is " +
-                                 std::to_string(kMostOtherRoots));
 }
 
 // The engine thread is woken, so that the blocks are there before somebody asks for room.
@@ -346,6 +318,7 @@ void LoopEngine::finish(Ended ended, int64_t now_ns) {
   usage.n_cached = std::min(seq.account.n_cached, seq.n_prompt - seq.n_virtual);
   usage.n_disk = std::min(seq.account.n_disk, usage.n_cached);
   usage.n_remote = std::min(seq.account.n_remote, usage.n_cached - usage.n_disk);
+  usage.n_dropped = seq.account.n_dropped;
   usage.n_pinned = seq.account.n_pinned;
   usage.queued_ns = (seq.admitted ? seq.started_ns : now_ns) - seq.submitted_ns;
   usage.first_token_ns = seq.first_token_ns < 0 ? 0 : seq.first_token_ns - seq.submitted_ns;

@@ -14,6 +14,12 @@ Prefix Pasts::prefix_of(const Sequence& seq) const {
   return {seq.tokens, key, {}, seq.n_virtual + seq.request.n_public, seq.request.tenant, seq.n_base};
 }
 
+Prefix Pasts::findable_of(const Sequence& seq) const {
+  Prefix out = prefix_of(seq);
+  out.tokens = out.tokens.first(static_cast<size_t>(seq.n_findable()) + 1);
+  return out;
+}
+
 void Pasts::learn(const VirtualTokens& tokens, int most_rows, const std::function<void(const Plan&)>& compute) {
   Sequence seq;
   seq.request.prefix = tokens.content;
@@ -41,10 +47,11 @@ int Pasts::begin(Sequence& seq) {
   const Learned* learned = this->learned(seq);
   seq.kv.n_lead = seq.n_prompt - 1;
   seq.kv.whose = seq.request.tenant;
+  seq.kv.n_copies = seq.budget.n_kept();
   const int n_whole = seq.n_virtual / cache_.block_tokens();
   if (learned != nullptr) cache_.share(seq.kv, learned->kv, n_whole);
   seq.n_computed = n_whole * cache_.block_tokens();
-  if (seq.may_match()) seq.n_computed = cache_.extend(seq.kv, prefix_of(seq));
+  if (seq.may_match()) seq.n_computed = cache_.extend(seq.kv, findable_of(seq));
   return seq.n_computed;
 }
 
@@ -60,7 +67,7 @@ int Pasts::begin_block(Sequence& seq) {
   if (std::exchange(seq.began_block, true) || !seq.may_match()) return 0;
   const auto n_whole = static_cast<int>(seq.kv.table.size());
   if (seq.n_computed != n_whole * cache_.block_tokens() || seq.kv.n_indexed != n_whole) return 0;
-  const int n = cache_.copy_part(seq.kv, prefix_of(seq));
+  const int n = cache_.copy_part(seq.kv, findable_of(seq));
   seq.follows.n_copied = n;
   seq.n_computed += n;
   return n;
@@ -69,6 +76,14 @@ int Pasts::begin_block(Sequence& seq) {
 void Pasts::take(Sequence& seq, int n_known) {
   accounts_.reused(seq, std::max(n_known, seq.n_virtual) - std::max(seq.n_computed, seq.n_virtual));
   seq.n_computed = n_known;
+}
+
+bool Pasts::drop(Sequence& seq) {
+  if (!seq.must_drop()) return true;
+  if (!cache_.drop_blocks(seq.kv, seq.budget.choose())) return false;
+  seq.own = {};
+  accounts_.dropped(seq);
+  return true;
 }
 
 void Pasts::index(Sequence& seq) {
@@ -85,6 +100,7 @@ void Pasts::give_back(Sequence& seq) {
   seq.n_computed = 0;
   seq.follows.n_copied = seq.n_restored = 0;
   seq.began_block = false;
+  seq.budget.forget();
 }
 
 }  // namespace quire

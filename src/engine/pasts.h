@@ -27,6 +27,8 @@ class Pasts {
   std::span<const Learned> learned() const { return learned_; }
 
   Prefix prefix_of(const Sequence& seq) const;
+  // What of it may be looked for: up to Sequence::n_findable, and one token more, which a match leaves to compute.
+  Prefix findable_of(const Sequence& seq) const;
   // Puts what is known of its past into its table, which is empty: whole blocks, of its virtual tokens in any case.
   // Nobody is charged yet; n_computed says how much, and is returned.
   int begin(Sequence& seq);
@@ -39,7 +41,10 @@ class Pasts {
   // Its first n_known tokens are in its table now, though it did not compute them. Virtual ones are not counted.
   void take(Sequence& seq, int n_known);
   // Takes what has become known behind what it has. REQUIRES as KvCache::extend.
-  void extend(Sequence& seq) { take(seq, cache_.extend(seq.kv, prefix_of(seq))); }
+  void extend(Sequence& seq) { take(seq, cache_.extend(seq.kv, findable_of(seq))); }
+  // Drops what its budget leaves no room for, where it must now. False, with nothing changed, when there is no room for
+  // what that copies.
+  bool drop(Sequence& seq);
   // Makes the whole blocks of what it has computed findable.
   void index(Sequence& seq);
   // It holds nothing any more.

@@ -12,8 +12,9 @@ int Grant::n_adapted() const {
 
 // A branch's rows see what the draft's at the same places see.
 StepShape Grant::shape() const {
-  StepShape out = StepShape::rows(seq->n_computed, n_tokens, n_drafted);
-  for (int i = 0; i < n_side; ++i) out += StepShape::rows(seq->n_computed + 1, 1);
+  const int depth = seq->n_computed - seq->kv.n_dropped;
+  StepShape out = StepShape::rows(depth, n_tokens, n_drafted);
+  for (int i = 0; i < n_side; ++i) out += StepShape::rows(depth + 1, 1);
   return out;
 }
 

@@ -55,7 +55,10 @@ struct Request {
   // The first token is to come so long after submit; 0: whenever it comes. Under the policy "deadlines" alone.
   int64_t deadline_ns = 0;
   bool match_prefix = true;  // may take its prefix from the tree; it is put there in any case
-  int max_draft = -1;        // tokens guessed ahead at a time at most; -1: as many as the engine does
+  // Blocks of the prompt that are kept behind it, in tokens (engine/budget.h); 0: all. At least least_budget; not
+  // beside a learned prefix or a pin, and only where the model and the backend can (why_no_budget).
+  int kv_budget = 0;
+  int max_draft = -1;  // tokens guessed ahead at a time at most; -1: as many as the engine does
   // Other than none: on_pooled is called before the answer's first token, which is all of an answer that such a request
   // needs (max_tokens 1).
   Pool pool = Pool::none;
@@ -138,6 +141,7 @@ struct Usage {
   int n_cached = 0;                   // prompt tokens that came from the prefix tree at first admission
   int n_disk = 0;                     // of these: that were brought from disk for it
   int n_remote = 0;                   // of these: that were brought from the remote store for it
+  int n_dropped = 0;                  // prompt tokens that its kv_budget left no room for
   int n_pinned = 0;                   // prompt tokens that are pinned now; -1: a limit of pins kept them from it
   int64_t queued_ns = 0, first_token_ns = 0, total_ns = 0;  // since submit
   Cost cost;

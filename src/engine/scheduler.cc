@@ -132,7 +132,7 @@ void Scheduler::look_up_hits() {
   for (const auto& seq : waiting_) {
     if (budget <= 0) return;
     if (seq->probed_plan > 0 && n_plans_ - seq->probed_plan < kHitPlans) continue;
-    seq->n_hit = cache_.peek(pasts_.prefix_of(*seq));
+    seq->n_hit = cache_.peek(pasts_.findable_of(*seq));
     seq->probed_plan = n_plans_;
     budget -= 1 + seq->n_hit / cache_.block_tokens();
   }
@@ -201,9 +201,9 @@ void Scheduler::grant_running(bool decoding) {
     if (!decoding) admit_before(i);
     const int budget = options_.step_tokens - plan_.n_tokens;
     if (budget <= 0) return;
-    const bool begun = pasts_.finish_virtual(seq);
+    const bool begun = pasts_.finish_virtual(seq) && pasts_.drop(seq);
     if (begun && !decoding) accounts_.reused(seq, pasts_.begin_block(seq));
-    const int n = decoding ? 1 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+    const int n = decoding ? 1 : affordable(seq, std::min({seq.n_grantable(), budget, options_.max_chunk}));
     if (n == 0) return;
     if (begun && cache_.grow(seq.kv, seq.n_computed + n, n_running() - 1)) {
       give(seq, n);
@@ -349,9 +349,9 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
   const bool begun = fits && (waits || pasts_.finish_virtual(seq));
   if (fits && !begun && running_.empty()) starved_ = seq.id;  // as in grant_running
   fits = begun;
-  int n = waits ? 0 : affordable(seq, std::min({seq.n_pending(), budget, options_.max_chunk}));
+  int n = waits ? 0 : affordable(seq, std::min({seq.n_grantable(), budget, options_.max_chunk}));
   if (fits && !waits && n == 0) halt_ = {Hold::step_time};
-  if (fits && n > 0 && pasts_.begin_block(seq) > 0) n = std::min(n, seq.n_pending());
+  if (fits && n > 0 && pasts_.begin_block(seq) > 0) n = std::min(n, seq.n_grantable());
   if (!fits || (!waits && (n == 0 || !cache_.grow(seq.kv, seq.n_computed + n, n_running())))) {
     pasts_.give_back(seq);
     return false;

@@ -55,7 +55,8 @@ bool Scheduler::has_room(const Sequence& seq, Branch& branch) {
 // For how many of n guesses there are blocks behind the due token, which are taken; where others wait, of those that it
 // holds.
 int Scheduler::room_ahead(Sequence& seq, int n) {
-  const int n_held = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() - seq.n_computed - 1;
+  const int n_all = static_cast<int>(seq.kv.table.size()) * cache_.block_tokens() + seq.kv.n_dropped;
+  const int n_held = n_all - seq.n_computed - 1;
   if (!waiting_.empty()) n = std::min(n, n_held);
   return n > 0 && cache_.grow(seq.kv, seq.n_computed + 1 + n) ? n : 0;
 }

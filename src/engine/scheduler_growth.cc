@@ -23,7 +23,7 @@ Growing Scheduler::growing(Sequence& seq) const {
   if (seq.load != nullptr) n_blocks = std::max(n_blocks, seq.load->run.before().size() + seq.load->run.blocks().size());
   const auto n_tokens = static_cast<int64_t>(seq.tokens.size());
   Growing out;
-  out.n_missing = n_tokens + block / 2 - static_cast<int64_t>(n_blocks) * block;
+  out.n_missing = n_tokens + block / 2 - seq.kv.n_dropped - (static_cast<int64_t>(n_blocks) - seq.kv.n_copies) * block;
   out.n_left = growth_.left(seq, most_tokens(seq) - n_tokens);
   out.n_freed = int64_t{seq.own.n_blocks} * block;
   return out;

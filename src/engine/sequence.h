@@ -2,6 +2,7 @@
 // tokens and its draft is granted in order, be it a prompt, a resume after preemption, the last sampled token or a
 // guess. Engine thread only, once it was submitted.
 #pragma once
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <new>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/budget.h"
 #include "engine/load.h"
 #include "engine/request.h"
 #include "engine/request_view.h"
@@ -78,6 +80,7 @@ struct Sequence {
   std::shared_ptr<EventSink> sink;
   int n_virtual = 0;  // leading tokens that stand for the request's virtual ones; count as tokens of its prompt here
   int n_prompt = 0;
+  PromptBudget budget;
   int n_base = 0;  // leading tokens that its adapter adds nothing to (engine/invocation.h); kNotInvoked: to none
   int64_t submitted_ns = 0;
 
@@ -157,6 +160,7 @@ struct Sequence {
     int n_cached = 0;         // prompt tokens found in the tree at first admission
     int n_disk = 0;           // of these: that were brought from disk
     int n_remote = 0;         // of these: that were brought from the remote store
+    int n_dropped = 0;        // as Usage has it
     int n_pinned = 0;         // as Usage has it
     Cost cost;
   } account;
@@ -179,6 +183,18 @@ struct Sequence {
   bool wants_every_row() const { return wants_scores() || (request.pool != Pool::last && wants_pooling()); }
   bool may_match() const { return !wants_every_row() && (request.match_prefix || admitted); }
   int n_pending() const { return static_cast<int>(tokens.size() + draft.size()) - n_computed; }
+  // Of them those that a step may compute: what comes behind a prompt with a budget does not see what that drops.
+  int n_grantable() const {
+    const bool votes = budget.bounds() && n_computed < n_prompt;
+    return votes ? std::min(n_pending(), n_prompt - n_computed) : n_pending();
+  }
+  // Its prompt is computed, and what its budget leaves no room for is still there.
+  bool must_drop() const { return budget.bounds() && kv.n_dropped == 0 && n_computed >= n_prompt; }
+  // Leading tokens that may be found instead of computed: never the last, never rows that vote.
+  int n_findable() const {
+    const auto n = static_cast<int>(tokens.size()) - 1;
+    return budget.bounds() ? std::min(n, budget.first_voting()) : n;
+  }
   int n_generated() const { return static_cast<int>(tokens.size()) - n_prompt; }
   // Usage::n_generated: a stop id was sampled as any other token.
   int n_sampled() const { return n_generated() + (drew_stop_id ? 1 : 0); }

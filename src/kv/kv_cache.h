@@ -119,8 +119,8 @@ class KvCache {
   bool copy_next_block(SeqKv& to, const SeqKv& from);
   // Blocks of its own for tokens [begin, end) of a branch, with a copy of what `seq` has computed of the first of them.
   // False, with nothing changed, where there is no room that leaves n_spare blocks to others, where layers keep a
-  // state, and where `seq` has dropped blocks. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an empty `out`. Throws std::bad_alloc with
-  // nothing changed.
+  // state, and where `seq` has dropped blocks. REQUIRES n_computed ≤ begin < end, blocks of `seq` up to `begin`, an
+  // empty `out`. Throws std::bad_alloc with nothing changed.
   struct BranchRoom {
     int n_computed, begin, end, n_spare;
   };
@@ -134,8 +134,8 @@ class KvCache {
   // Gives up all blocks of `seq` but those numbered `kept`, ascending. What was findable stays so, but not through
   // `seq`: of its kept blocks behind the first dropped one those that others hold are copied, since whoever holds a
   // block of the tree holds those before it. False, with every block still there: there is no room for the copies, or a
-  // device failed to make one. REQUIRES no other group but the first, block 0 among those kept and its last block where that is
-  // not full, nothing dropped before, `kept` shorter than the table. Takes no memory (kv_drop.cc).
+  // device failed to make one. REQUIRES no other group but the first, block 0 among those kept and its last block where
+  // that is not full, nothing dropped before, `kept` shorter than the table. Takes no memory (kv_drop.cc).
   bool drop_blocks(SeqKv& seq, std::span<const int32_t> kept);
   // Whether the past of a sequence with n_computed tokens is lost as a whole with any block of a window or a state that
   // goes, what lies before the window has been given back already, or there is nothing but the state; and where blocks

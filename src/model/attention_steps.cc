@@ -44,7 +44,7 @@ void attention_steps(
   make_heads(ops, at, in, part, steps);
   if (!steps.query_factors.empty()) ops.rope(at.q, steps.query_factors, params.k_dim, part.pairs);
   if (!steps.only_reads) write_kv(at.k, at.v, pass, params);
-  if (!pass.batch->voting.empty()) count_votes(ops, at.q, *part.kv, *part.meta, params, pass.batch->voting);
+  if (!pass.batch->voting.empty()) count_votes(ops, at.q, part, pass.batch->voting);
   ops.attend(at.mixed, at.q, *part.kv, *part.meta, params);
   if (!steps.gate.empty()) {
     ops.linear(steps.gate_room, in.input(), steps.gate);

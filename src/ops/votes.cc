@@ -13,9 +13,9 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsTogether = 8;      // of one task: each strip of keys is decoded once for all of them
-constexpr int kMostQueries = 1024;    // of one task: rows and the heads that share their keys
-constexpr double kLeastScore = -30;   // below the largest: such a key has less than a unit of a vote
+constexpr int kRowsTogether = 8;     // of one task: each strip of keys is decoded once for all of them
+constexpr int kMostQueries = 1024;   // of one task: rows and the heads that share their keys
+constexpr double kLeastScore = -30;  // below the largest: such a key has less than a unit of a vote
 
 // exp(x) for kLeastScore ≤ x ≤ 0 by additions and multiplications alone, so that it is the same on every machine: the
 // nearest power of two and ten terms of the series. Relative error below 1e-12.
@@ -38,17 +38,19 @@ struct Query {
 // One head's keys and the rows that are counted for it together.
 class Count {
  public:
-  Count(const KvView& kv, const AttnMeta& meta, const AttnParams& params, const VotingRows& rows, int kv_head)
-      : kv_(kv), params_(params), rows_(rows), head_(kv_head),
-        blocks_(meta.blocks[static_cast<size_t>(params.group)].row<int32_t>(rows.seq)),
-        block_tokens_(kv.groups[static_cast<size_t>(params.group)].block_tokens) {}
+  Count(const AttentionPart& part, const VotingRows& rows, int kv_head)
+      : kv_(*part.kv),
+        params_(*part.params),
+        rows_(rows),
+        head_(kv_head),
+        blocks_(part.meta->blocks[static_cast<size_t>(params_.group)].row<int32_t>(rows.seq)),
+        block_tokens_(kv_.groups[static_cast<size_t>(params_.group)].block_tokens) {}
 
   void add(const float* q, const SeenKeys& seen) {
     queries_[n_++] = {q, seen.first, seen.end};
     first_ = n_ == 1 ? seen.first : std::min(first_, seen.first);
     end_ = std::max(end_, seen.end);
   }
-
 
   void run() {
     for_each_strip([this](int begin) {
@@ -71,7 +73,8 @@ class Count {
       const int n = std::min(kStripTokens, end_ - begin);  // behind them nothing is written
       for (int t = 0; t < n; ++t) {
         params_.k_codec->get_k(at.k, t, params_.k_dim, row_.data());
-        for (int d = 0; d < params_.k_dim; ++d) keys_[static_cast<size_t>(d)][static_cast<size_t>(t)] = row_[static_cast<size_t>(d)];
+        for (int d = 0; d < params_.k_dim; ++d)
+          keys_[static_cast<size_t>(d)][static_cast<size_t>(t)] = row_[static_cast<size_t>(d)];
       }
       f(begin);
     }
@@ -148,12 +151,14 @@ struct Task {
   int kv_head;
 };
 
-void count(const Task& task, const Tensor& q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
+void count(const Task& task, const Tensor& q, const AttentionPart& part) {
+  const AttnMeta& meta = *part.meta;
+  const AttnParams& params = *part.params;
   const int n_sharing = params.n_heads / params.n_kv_heads;
-  Count counting(kv, meta, params, task.rows, task.kv_head);
+  Count counting(part, task.rows, task.kv_head);
   for (int64_t row = task.begin; row < task.end; ++row) {
-    const SeenKeys seen = seen_keys(meta.first_key.ptr<int32_t>()[row], meta.end_key.ptr<int32_t>()[row],
-                                    params.window, params.n_kept);
+    const SeenKeys seen =
+        seen_keys(meta.first_key.ptr<int32_t>()[row], meta.end_key.ptr<int32_t>()[row], params.window, params.n_kept);
     for (int h = task.kv_head * n_sharing; h < (task.kv_head + 1) * n_sharing; ++h) {
       counting.add(q.row<float>(row) + int64_t{h} * params.k_dim, seen);
     }
@@ -163,12 +168,8 @@ void count(const Task& task, const Tensor& q, const KvView& kv, const AttnMeta& 
 
 }  // namespace
 
-void count_votes(Ops& ops,
-                 const Tensor& q,
-                 const KvView& kv,
-                 const AttnMeta& meta,
-                 const AttnParams& params,
-                 std::span<const VotingRows> rows) {
+void count_votes(Ops& ops, const Tensor& q, const AttentionPart& part, std::span<const VotingRows> rows) {
+  const AttnParams& params = *part.params;
   const int n_sharing = params.n_heads / params.n_kv_heads;
   QR_CHECK(n_sharing <= kMostQueries && !params.k_codec->packs() && params.n_kept == 0 && params.most_slope_bits <= 0);
   ops.finish();
@@ -177,8 +178,7 @@ void count_votes(Ops& ops,
     const int64_t n_runs = (some.end - some.begin + together - 1) / together;
     ops.each(n_runs * params.n_kv_heads, [&](int64_t i) {
       const int64_t begin = some.begin + i / params.n_kv_heads * together;
-      count({some, begin, std::min(begin + together, some.end), static_cast<int>(i % params.n_kv_heads)}, q, kv, meta,
-            params);
+      count({some, begin, std::min(begin + together, some.end), static_cast<int>(i % params.n_kv_heads)}, q, part);
     });
   }
 }

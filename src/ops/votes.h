@@ -21,14 +21,10 @@ struct VotingRows {
 
 // Each head of each of these rows divides kWholeVote among the blocks as its attention does: votes[b] += the sum over
 // its keys in block b of softmax(scale · q · k), in units, rounded down. Sums of whole numbers: no order matters.
-//   q [n, n_heads · k_dim] as it meets the cache, with the keys of these rows in it.
-// REQUIRES blocks that the host can read, codecs that pack no strips, no keys kept beside a window, no slopes. A key that
-// is not finite takes no part. Sinks that a layer has learned are not counted. Finishes the ops before it.
-void count_votes(Ops& ops,
-                 const Tensor& q,
-                 const KvView& kv,
-                 const AttnMeta& meta,
-                 const AttnParams& params,
-                 std::span<const VotingRows> rows);
+//   q [n, n_heads · k_dim] as it meets part.kv, which has the keys of these rows; of the part meta and params count
+//   too.
+// REQUIRES blocks that the host can read, codecs that pack no strips, no keys kept beside a window, no slopes. A key
+// that is not finite takes no part. Sinks that a layer has learned are not counted. Finishes the ops before it.
+void count_votes(Ops& ops, const Tensor& q, const AttentionPart& part, std::span<const VotingRows> rows);
 
 }  // namespace quire

@@ -1,4 +1,5 @@
-// Votes against softmax written out plainly in long double, whatever rows come together and however many keys there are.
+// Votes against softmax written out plainly in long double, whatever rows come together and however many keys there
+// are.
 #include "ops/votes.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ struct World {
   std::vector<int64_t> count(int begin, int stop) {
     std::vector<int64_t> votes(static_cast<size_t>(n_blocks()));
     const VotingRows rows{.seq = 0, .begin = begin, .end = stop, .votes = votes.data()};
-    count_votes(ops, q, kv, meta, params, {&rows, 1});
+    count_votes(ops, q, {.kv = &kv, .meta = &meta, .params = &params}, {&rows, 1});
     return votes;
   }
   // As count, in units of whole votes.
@@ -86,8 +87,8 @@ struct World {
           }
           dot *= static_cast<long double>(params.scale);
           if (params.soft_cap > 0)
-            dot = static_cast<long double>(params.soft_cap) *
-                  std::tanh(dot / static_cast<long double>(params.soft_cap));
+            dot =
+                static_cast<long double>(params.soft_cap) * std::tanh(dot / static_cast<long double>(params.soft_cap));
           sum += p.emplace_back(std::exp(dot));
         }
         for (int t = 0; t <= r; ++t)
