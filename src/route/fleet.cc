@@ -329,12 +329,22 @@ void Fleet::number_models() {
   }
 }
 
+const Worker* Fleet::home_of(const Hash128& session) const {
+  const uint64_t id = sessions_.find(session, clock_.now_ns());
+  const auto at = std::ranges::find(workers_, id, [](const auto& worker) { return worker->id; });
+  return at != workers_.end() ? at->get() : nullptr;
+}
+
+std::string Fleet::home(const Hash128& session) const {
+  const std::lock_guard lock(mu_);
+  const Worker* worker = home_of(session);
+  return worker != nullptr ? worker->name : "";
+}
+
 std::string Fleet::local_home(const Hash128& session) const {
   const std::lock_guard lock(mu_);
-  const uint64_t id = sessions_.find(session, clock_.now_ns());
-  for (const auto& worker : workers_)
-    if (worker->id == id) return worker->spec.model;
-  return "";
+  const Worker* worker = home_of(session);
+  return worker != nullptr ? worker->spec.model : "";
 }
 
 std::vector<WorkerLoad> Fleet::loads() const {

@@ -101,6 +101,8 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
 
   std::vector<std::shared_ptr<Worker>> workers() const;
   std::vector<WorkerState> states() const;
+  // The name of the worker that a session is at; empty: nobody knows, or that is not of the fleet.
+  std::string home(const Hash128& session) const;
   // The model of the local engine that a session is at; empty: it is at none, or nobody knows.
   std::string local_home(const Hash128& session) const;
   // Whether there are workers beside local engines.
@@ -116,6 +118,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void drop_hints(Worker& worker);
   void note_failure(Worker& worker);
   bool has(uint64_t worker) const;
+  const Worker* home_of(const Hash128& session) const;  // null: nobody knows, or it is not of the fleet
   void find_candidates(const RouteAsk& ask,
                        uint64_t only,
                        std::span<const std::shared_ptr<Worker>> not_these,

@@ -43,6 +43,24 @@ TEST(Pinned, AResponseWaitsForItsWorkerInsteadOfGoingWhereItIsNot) {
   EXPECT_EQ(later.body, "at home");
 }
 
+TEST(Pinned, WhoWaitsInVainIsToldWhichWorkerHasIt) {
+  const FakeWorker other(keeper("resp_2"));
+  RouteLimits limits;
+  limits.wait_ms = 50;
+  auto one = std::make_unique<FakeWorker>(keeper("resp_1"));
+  const std::string name = name_of(*one);
+  TestRouter router({one.get()}, limits);
+  ASSERT_EQ(router.ask("POST", "/v1/responses", "{}").status, 200);
+  router.router->set_workers({{{"127.0.0.1", one->server->port()}, ""}, {{"127.0.0.1", other.server->port()}, ""}});
+  ASSERT_TRUE(eventually([&] { return router.count("\"usable\":true") == 2; }));
+  one.reset();
+  ASSERT_TRUE(eventually([&] { return router.count("\"usable\":true") == 1; }));
+  const HttpResponse in_vain = router.ask("POST", "/v1/responses", R"({"previous_response_id":"resp_1","input":"x"})");
+  EXPECT_EQ(in_vain.status, 503);
+  EXPECT_NE(in_vain.body.find("only worker " + name + " has what this request goes on from"), std::string::npos)
+      << in_vain.body;
+}
+
 TEST(Failures, A502ThatIsAskedElsewhereCountsAndWhatClientsDoWrongDoesNot) {
   std::atomic<int> status{502}, n_bad{0};
   const FakeWorker bad([&](HttpRequest&&, const ReplyPtr& reply) {

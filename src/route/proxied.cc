@@ -127,8 +127,11 @@ void Proxied::refuse_no_worker() {
   const std::string limits = "at most " + std::to_string(context_.limits.n_waiting) +
                              " requests (n_waiting) wait for one, each at most " +
                              std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
-  refuse({503, "no worker can be given this request; " + limits, "server_error", "", "no_worker"},
-         {{"Retry-After", "1"}});
+  const std::string home = ask_.pinned ? context_.fleet->home(*ask_.session) : "";
+  const std::string why =
+      home.empty() ? "no worker can be given this request; "
+                   : "only worker " + home + " has what this request goes on from, and it cannot be given it now; ";
+  refuse({503, why + limits, "server_error", "", "no_worker"}, {{"Retry-After", "1"}});
 }
 
 void Proxied::refuse(const HttpError& error, HttpHeaders extra) {
@@ -243,8 +246,10 @@ bool Proxied::on_body(std::string_view bytes) {
   const int64_t now = context_.clock.now_ns();
   worker_->progressed_ns.store(now, std::memory_order_relaxed);
   if (phase_ == Phase::streaming) {
-    if (form_ != StreamForm::bytes) load_.begins(now - sent_ns_);
-    return pass_on(bytes);
+    const bool tells_tokens = form_ != StreamForm::bytes;
+    const bool goes_on = pass_on(bytes);
+    if (tells_tokens && !told_.only_past()) load_.begins(now - sent_ns_);
+    return goes_on;
   }
   learn(bytes);
   n_plain_bytes_ += std::ssize(bytes);

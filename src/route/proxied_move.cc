@@ -53,7 +53,7 @@ void Proxied::go_on_streaming(int64_t rest_ms) {
 // which ends workers.
 bool Proxied::go_on_elsewhere(Lost why) {
   if (!may_move_) return false;
-  // Nobody else has what stands before the request, and who had it has failed.
+  // Nobody else has what stands before the request, and who had it has failed before it told that.
   if (why == Lost::failed && ask_.pinned && !told_.has_past()) return false;
   held_.clear();
   held_lease_.resize(told_.n_bytes());

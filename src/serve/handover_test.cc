@@ -160,6 +160,35 @@ TEST(Handover, AResponseBehindOneThatOnlyItsServerKnewGoesOn) {
   }
 }
 
+// So a router can have another server answer, though this one dies before its first token.
+TEST(Handover, WhatOnlyItsServerKnewIsToldBeforeThePromptIsComputed) {
+  Teller first(1, ""), second(2, "");
+  const std::string kept = first.post("/v1/responses", R"({"input":"x"})").body;
+  const std::string body =
+      R"({"stream":true,"input":"y","previous_response_id":")" + kept.substr(kept.find("resp_"), 37) + "\"}";
+  first.engine.pause(true);
+  RawClient client(first.serving->port());
+  client.send("POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n" +
+              std::string(kHandoverHeader) +
+              ": 1\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string told = client.read_until("}]\n\n");
+  const size_t past = told.find(": handover past 2 ");
+  ASSERT_NE(past, std::string::npos) << told;
+  const size_t ticket = told.find(kHandoverHeader) + kHandoverHeader.size() + 2;
+  SoFar so_far;
+  so_far.add(told.substr(past + 11, told.find('\n', past) - past - 11));
+  const std::string asked = so_far.behind(body, told.substr(ticket, told.find('\r', ticket) - ticket));
+  const std::string elsewhere = second.post("/v1/responses", asked, {{std::string(kHandoverHeader), "1"}}).body;
+  first.engine.pause(false);
+  const std::string here = client.read_to_end();
+  const auto text_of = [](const std::string& stream) {
+    const size_t done = stream.find("response.output_text.done"), at = stream.find("\"text\":\"", done) + 8;
+    return done == std::string::npos ? "none" : stream.substr(at, stream.find('"', at) - at);
+  };
+  EXPECT_EQ(text_of(elsewhere).size(), 24U) << elsewhere;
+  EXPECT_EQ(text_of(elsewhere), text_of(here));
+}
+
 TEST(Handover, APastThatIsTooLongIsNotTold) {
   TestServer s;
   s.engine.options_.n_ctx = 1 << 20;

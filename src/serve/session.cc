@@ -321,6 +321,8 @@ void Session::go_on(Reply& reply) {
     return reply.end();
   }
   if (whole_) return write_whole(reply);
+  // While the prompt is computed, nobody else could answer: what only this server knows is told at once.
+  if (job_.handover.asked && !job_.handover.goes_on && !job_.handover.past.empty()) begin_stream(reply);
   take_ready();
   take_some(reply);
   if (shutdown_ && n_open_ > 0) failure_ = shutdown_error();

@@ -89,6 +89,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   int64_t take(Choice& choice, int64_t now_ns);
   void observe_latency(int64_t n_tokens, int64_t last_ns, int64_t now_ns);
   void settle(Choice& choice, int64_t now_ns);
+  void begin_stream(Reply& reply);
   void write_delta(Reply& reply, Choice& choice);
   void tell(const Choice& choice, Delta&& delta);
   void tell_finish(const Choice& choice);

@@ -40,30 +40,33 @@ bool Session::was_told(const Choice& c) const {
   return job_.handover.goes_on && job_.handover.choices[static_cast<size_t>(c.index)].over;
 }
 
+// The head of a stream, and what stands before its first token.
+void Session::begin_stream(Reply& reply) {
+  if (head_sent_) return;
+  head_sent_ = true;
+  counted(200);
+  HttpHeaders headers = job_.writer->stream_headers();
+  headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
+  if (job_.handover.asked) headers.push_back({std::string(kHandoverHeader), job_.handover.ticket});
+  marks_are_lines_ = std::ranges::any_of(headers, [](const HttpHeader& h) { return h.value == kNdjson; });
+  reply.start_stream(200, std::move(headers));
+  const int64_t n_prompt = n_prompt_tokens(job_);
+  if (!job_.handover.goes_on) {
+    job_.writer->begin(n_prompt, pending_);
+    const int64_t* n_events = job_.writer->n_events();
+    if (job_.handover.asked && !job_.handover.past.empty())
+      append_past(pending_, std::exchange(job_.handover.past, {}), n_events != nullptr ? *n_events : 0);
+    n_sound_ = pending_.size();
+    return;
+  }
+  write_again([&](std::string& told) { job_.writer->begin(n_prompt, told); });
+  if (int64_t* n_events = job_.writer->n_events()) *n_events = job_.handover.n_events;
+}
+
 void Session::write_delta(Reply& reply, Choice& c) {
   if (c.told || (job_.handover.asked && !c.ended() && may_be_last(c))) return;
-  const auto begin = [&] {
-    if (head_sent_) return;
-    head_sent_ = true;
-    counted(200);
-    HttpHeaders headers = job_.writer->stream_headers();
-    headers.insert(headers.end(), job_.headers.begin(), job_.headers.end());
-    if (job_.handover.asked) headers.push_back({std::string(kHandoverHeader), job_.handover.ticket});
-    marks_are_lines_ = std::ranges::any_of(headers, [](const HttpHeader& h) { return h.value == kNdjson; });
-    reply.start_stream(200, std::move(headers));
-    const int64_t n_prompt = n_prompt_tokens(job_);
-    if (!job_.handover.goes_on) {
-      job_.writer->begin(n_prompt, pending_);
-      const int64_t* n_events = job_.writer->n_events();
-      if (job_.handover.asked && !job_.handover.past.empty())
-        append_past(pending_, std::exchange(job_.handover.past, {}), n_events != nullptr ? *n_events : 0);
-      return;
-    }
-    write_again([&](std::string& told) { job_.writer->begin(n_prompt, told); });
-    if (int64_t* n_events = job_.writer->n_events()) *n_events = job_.handover.n_events;
-  };
   for (const int n_done : c.take_progress()) {
-    begin();
+    begin_stream(reply);
     job_.writer->progress(c.index, {static_cast<int64_t>(job_.prompts[c.prompt].size()), c.n_cached_first(), n_done},
                           pending_);
     n_sound_ = pending_.size();
@@ -75,18 +78,18 @@ void Session::write_delta(Reply& reply, Choice& c) {
     return;
   }
   if (Delta again = c.take_again(); !again.parts.empty() || !again.tokens.empty()) {
-    begin();
+    begin_stream(reply);
     if (!wants_tokens()) again.tokens.clear();
     write_again([&](std::string& told) { job_.writer->delta(c.index, again, told); });
     if (job_.handover.anew) mark(c, {});  // says nothing new: a sign of life
     n_sound_ = pending_.size();
   }
   if (some) {
-    begin();
+    begin_stream(reply);
     tell(c, std::move(delta));
   }
   if (!c.ended()) return;
-  begin();
+  begin_stream(reply);
   tell_finish(c);
   c.told = true;
 }
