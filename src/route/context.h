@@ -26,9 +26,11 @@ struct RouteCounters {
         failures(m.counter("quire_route_failures_total", "Requests that ended by a worker's fault.")),
         cut_streams(m.counter("quire_route_cut_streams_total", "Of them, after the first byte of their answer.")),
         moved_streams(m.counter("quire_route_moved_streams_total", "Streams that went on at another worker.")),
-        no_worker(m.counter("quire_route_no_worker_total", "Requests refused because no worker could be given them.")) {
-  }
+        no_worker(m.counter("quire_route_no_worker_total", "Requests refused because no worker could be given them.")),
+        desired_replicas(m.gauge("quire_route_desired_replicas",
+                                 "Workers that this router's requests need, not rounded; add up those of routers.")) {}
   Counter &requests, &retries, &failures, &cut_streams, &moved_streams, &no_worker;
+  Gauge& desired_replicas;
 };
 
 struct RouteContext {

@@ -56,7 +56,7 @@ void Fleet::set_workers(const std::vector<WorkerSpec>& workers) {
     if (!named.insert(names[i]).second) continue;  // one server that two names have over TLS is one worker
     const auto at = old.find(names[i]);
     const bool stays = at != old.end() && at->second->spec == workers[i];
-    next.push_back(stays ? at->second : std::make_shared<Worker>(workers[i], limits_, metrics_));
+    next.push_back(stays ? at->second : std::make_shared<Worker>(workers[i], limits_));
     if (stays) old.erase(at);
   }
   for (const auto& worker : workers_) {
@@ -192,6 +192,7 @@ std::optional<Picked> Fleet::choose(const RouteAsk& ask, std::span<const std::sh
   worker->prefill_tokens += charge.prefill_tokens;
   worker->n_requests += charge.n_requests;
   worker->n_given.add();
+  given_ns_ += static_cast<double>(prefill) * token_ns_of(*worker);
   note_charge(charge);
   if (ask.session && (stays || !ask.pinned)) sessions_.set(*ask.session, worker->id, ask.pinned, now);
   if (policy_.needs_hits && !ask.blocks.empty() && !worker->spec.is_local()) {
@@ -238,7 +239,7 @@ void Fleet::begins(Worker& worker, const Charge& charge, int64_t after_ns) {
   worker.n_decoding += charge.n_requests;
   if (charge.ahead_tokens < kLeastTokens || after_ns <= 0) return;
   const double token_ns = static_cast<double>(after_ns) / static_cast<double>(charge.ahead_tokens);
-  worker.token_ns += (token_ns - worker.token_ns) * (worker.token_ns == 0 ? 1 : kShare);
+  for (double* mean : {&worker.token_ns, &usual_token_ns_}) *mean += (token_ns - *mean) * (*mean == 0 ? 1 : kShare);
 }
 
 void Fleet::remember(const Hash128& session, uint64_t worker, bool pinned) {
@@ -406,6 +407,28 @@ void Fleet::forget_word(Worker& worker) {
   worker.mean_unseen_waiting = 0;
 }
 
+// Of one that was not measured yet it is what workers usually take; 0: none was.
+double Fleet::token_ns_of(const Worker& worker) const {
+  return worker.token_ns > 0 ? worker.token_ns : usual_token_ns_;
+}
+
+FleetWork Fleet::work(int64_t n_waiting) const {
+  constexpr auto kNs = static_cast<double>(kNsPerSecond);
+  const std::lock_guard lock(mu_);
+  const int64_t now = clock_.now_ns();
+  FleetWork out;
+  out.given_s = given_ns_ / kNs;
+  out.n_requests = n_waiting;
+  for (const auto& w : workers_) {
+    if (w->spec.is_local()) continue;
+    out.backlog_s += static_cast<double>(w->prefill_tokens) * token_ns_of(*w) / kNs;
+    out.n_requests += w->n_requests;
+    out.n_usable += w->health.usable(now) ? 1 : 0;
+  }
+  out.backlog_s += static_cast<double>(n_waiting) * usual_prefill_ * usual_token_ns_ / kNs;
+  return out;
+}
+
 bool Fleet::has_remote() const {
   const std::lock_guard lock(mu_);
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return !w->spec.is_local(); });
@@ -422,7 +445,7 @@ std::vector<WorkerState> Fleet::states() const {
   std::vector<WorkerState> out;
   out.reserve(workers_.size());
   for (const auto& w : workers_)
-    out.push_back({w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
+    out.push_back({w->id, w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
                    w->others.load_tokens, w->unseen.n_requests, w->n_given.value(), w->n_failures.value()});
   return out;
 }

@@ -18,6 +18,7 @@
 #include "route/kv_index.h"
 #include "route/policy.h"
 #include "route/prefix_map.h"
+#include "route/replicas.h"
 #include "route/session_map.h"
 #include "route/worker.h"
 #include "route/worker_word.h"
@@ -47,6 +48,7 @@ struct Picked {
 
 // How a worker is, for /workers and the metrics.
 struct WorkerState {
+  uint64_t id = 0;
   std::string name;
   bool up = false, ejected = false, usable = false;
   int64_t load_tokens = 0, n_requests = 0, others_tokens = 0, unseen_requests = 0;
@@ -99,6 +101,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   // usually.
   void said(Worker& worker, const std::optional<WorkerWord>& word, int64_t n_known_before);
 
+  // What this router has given its workers, but for local engines. `n_waiting`: requests for which there is none now.
+  FleetWork work(int64_t n_waiting) const;
+
   std::vector<std::shared_ptr<Worker>> workers() const;
   std::vector<WorkerState> states() const;
   // The name of the worker that a session is at; empty: nobody knows, or that is not of the fleet.
@@ -129,6 +134,7 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   void number_models();
   uint32_t number_of_model(std::string_view name) const;
   void note_charge(const Charge& charge);
+  double token_ns_of(const Worker& worker) const;
   void forget_word(Worker& worker);
   void count(std::string_view reason);
 
@@ -143,7 +149,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::unordered_map<uint64_t, const Worker*> holders_;  // of workers_, by their number in the prefix map
   uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
+  double given_ns_ = 0;                                  // that prompts take, of all that were given
   double usual_tokens_ = 0, usual_prefill_ = 0;  // of a request's charge; 0: there was none
+  double usual_token_ns_ = 0;                            // as Worker has it, of all; 0: no answer has begun yet
   std::map<std::string_view, Counter*> by_reason_;
   Counter &known_by_events_, &known_by_text_;
   std::map<std::string, uint32_t, std::less<>> models_;    // of workers that are there, from 1

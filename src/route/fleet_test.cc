@@ -73,6 +73,29 @@ TEST(Fleet, PromptsAreAheadUntilTheirAnswersBeginAndSayHowFastTheirWorkerIs) {
   EXPECT_EQ(world.load(), 0);
 }
 
+TEST(Fleet, WhatWasGivenIsCountedInTheTimeThatItTakes) {
+  FleetWorld world(2, "round_robin");
+  auto first = world.fleet->choose(asks(std::nullopt, 100), {});
+  FleetWork work = world.fleet->work(0);
+  EXPECT_EQ(work.given_s, 0) << "nobody knows yet how long a token takes";
+  EXPECT_EQ(work.n_requests, 1);
+  EXPECT_EQ(work.n_usable, 2);
+  first->load.begins(200 * kMs);                                   // two milliseconds each
+  auto second = world.fleet->choose(asks(std::nullopt, 300), {});  // of the other one, so as usual
+  work = world.fleet->work(0);
+  EXPECT_NEAR(work.given_s, 0.6, 1e-9);
+  EXPECT_NEAR(work.backlog_s, 0.6, 1e-9);
+  EXPECT_EQ(work.n_requests, 2);
+  work = world.fleet->work(10);
+  EXPECT_EQ(work.n_requests, 12);
+  EXPECT_NEAR(work.backlog_s, 0.6 + 10 * 0.002 * 110, 1e-9) << "those that wait are as requests usually are";
+  second.reset();
+  first.reset();
+  work = world.fleet->work(0);
+  EXPECT_EQ(work.backlog_s, 0);
+  EXPECT_NEAR(work.given_s, 0.6, 1e-9) << "it never falls";
+}
+
 TEST(Fleet, ASessionStaysAndItsLoadIsChargedOnceAndReleasedOnce) {
   FleetWorld world(4);
   std::shared_ptr<Worker> home;

@@ -7,6 +7,7 @@
 #include "route/engine_pages.h"
 #include "route/refusal.h"
 #include "route/session_key.h"
+#include "route/worker_metrics.h"
 
 namespace quire {
 namespace {
@@ -207,8 +208,9 @@ void Front::add_engines() {
   add("GET", "/api/ps", Scope::inference, [this](HttpRequest&&, const ReplyPtr& reply) {
     send_json(reply, Json::Object{{"models", ps_entries(context_.engines->states(), std::time(nullptr))}});
   });
-  add("GET", "/api/version", Scope::open,
-      [](HttpRequest&&, const ReplyPtr& reply) { send_json(reply, Json::Object{{"version", QR_VERSION}}); });
+  add("GET", "/api/version", Scope::open, [](HttpRequest&&, const ReplyPtr& reply) {
+    send_json(reply, Json::Object{{"version", QR_VERSION}});
+  });
   door_.router().add("POST", "/api/show", [this](const HttpRequest& head) {
     const Verdict passed = pass_on(Scope::inference, head);
     if (!passed.reads_body) return passed;
@@ -290,34 +292,20 @@ void Front::workers(const ReplyPtr& reply) const {
   send_json(reply, Json::Object{{"workers", std::move(out)}, {"waiting", context_.waiting.n_waiting()}});
 }
 
-void Front::add_held_blocks() {
-  for (const auto& worker : context_.fleet->workers()) {
-    const MetricLabels of{{"worker", worker->name}};
-    const KvIndex::State state = context_.held_blocks->state(worker->id);
-    metrics_.gauge("quire_worker_kv_blocks", "Blocks that the worker says it has.", of)
-        .set(static_cast<double>(state.n_blocks));
-    metrics_.gauge("quire_worker_kv_known", "Whether that is all that it has.", of).set(state.whole ? 1 : 0);
-  }
-}
-
 void Front::metrics(const ReplyPtr& reply) {
   metrics_.gauge("quire_route_waiting", "Requests that wait for a worker.")
       .set(static_cast<double>(context_.waiting.n_waiting()));
-  for (const WorkerState& w : context_.fleet->states()) {
-    const MetricLabels of{{"worker", w.name}};
-    const auto set = [&](const char* name, const char* help, double value) {
-      metrics_.gauge(name, help, of).set(value);
-    };
-    set("quire_worker_usable", "Whether the worker may be given requests.", w.usable ? 1 : 0);
-    set("quire_worker_load_tokens", "What it has to do, as estimated.", static_cast<double>(w.load_tokens));
-    set("quire_worker_requests", "Requests that it has.", static_cast<double>(w.n_requests));
+  std::vector<WorkerFacts> workers;
+  for (WorkerState& state : context_.fleet->states()) {
+    WorkerFacts& facts = workers.emplace_back(WorkerFacts{std::move(state), std::nullopt});
+    if (context_.held_blocks != nullptr) facts.held = context_.held_blocks->state(facts.state.id);
   }
-  if (context_.held_blocks != nullptr) add_held_blocks();
   if (context_.engines != nullptr)
     for (const LocalModelState& m : context_.engines->states())
       metrics_.gauge("quire_engine_loaded", "Whether the model's engine runs and listens.", {{"model", m.name}})
           .set(m.state == EngineState::on ? 1 : 0);
-  reply->send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, metrics_.expose());
+  reply->send(200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+              metrics_.expose() + worker_metrics(workers));
 }
 
 }  // namespace quire

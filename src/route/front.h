@@ -40,7 +40,6 @@ class Front {
   void tags(const ReplyPtr& reply) const;
   void workers(const ReplyPtr& reply) const;
   void metrics(const ReplyPtr& reply);
-  void add_held_blocks();
 
   RouteContext& context_;
   Metrics& metrics_;

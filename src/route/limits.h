@@ -32,7 +32,9 @@ struct RouteLimits {
   int64_t session_s = 3'600;           // for so long, in seconds
   int64_t n_prefix_blocks = 32'768;    // blocks of prompts whose workers are remembered, for each worker
   int64_t n_kv_blocks = 1'000'000;     // blocks that workers say they have, with --worker-events
-  int64_t tokens_ms = 20;              // for a worker to say the tokens of a prompt
+  int64_t tokens_ms = 5;               // for a worker to say the tokens of a prompt
+  int64_t replica_requests = 32;       // that a worker is to have at once, and
+  int64_t replica_wait_ms = 1'000;     // that a prompt is to wait: goals of the number of workers that is wished for
   int64_t model_start_ms = 600'000;    // a local engine, until it listens
   int64_t model_wait_ms = 600'000;     // a request, for its model's engine
   int64_t model_stop_ms = 60'000;      // a local engine, from when it is told to end until it has
@@ -41,7 +43,7 @@ struct RouteLimits {
 
 struct RouteLimitRow {
   std::string_view name;
-  int64_t RouteLimits::* value;
+  int64_t RouteLimits::*value;
   std::string_view what;
 };
 // One row per member, in their order.

@@ -94,6 +94,8 @@ Prober::Prober(RouteContext& context, Server& server, std::string health_path)
     : context_(context),
       server_(server),
       health_path_(std::move(health_path)),
+      replicas_({static_cast<double>(context.limits.replica_wait_ms) / 1000, ReplicaGoals().busy_share,
+                 context.limits.replica_requests}),
       sweeper_(kSweepEvery, [this] { sweep(); }) {}
 
 void Prober::sweep() {
@@ -106,6 +108,8 @@ void Prober::sweep() {
     server_.post(
         [this, worker, models, flag = lower_at_end(worker->being_probed, worker)] { ask(worker, models, flag); });
   }
+  replicas_.see(now, context_.fleet->work(context_.waiting.n_waiting()));
+  context_.counters.desired_replicas.set(replicas_.desired());
   // Who waits for a local engine may have to have it started again.
   if (context_.waiting.n_waiting() > 0 && (context_.engines != nullptr || context_.fleet->any_usable()))
     context_.waiting.wake();

@@ -24,7 +24,8 @@ class Prober {
   RouteContext& context_;
   Server& server_;
   const std::string health_path_;
-  Sweeper sweeper_;  // last: it uses the others
+  ReplicaEstimate replicas_;  // of the sweeper's thread
+  Sweeper sweeper_;           // last: it uses the others
 };
 
 }  // namespace quire

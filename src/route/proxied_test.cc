@@ -226,8 +226,16 @@ TEST(Proxied, WorkersComeAndGoWhileTheRouterRuns) {
   EXPECT_EQ(router.post("{}").body, "first");
   router.router->set_workers({{{"127.0.0.1", second.server->port()}, ""}});
   EXPECT_EQ(router.post("{}").body, "second");  // it waits until the new one has been asked
+  const std::string pages = router.ask("GET", "/metrics").body;
+  const auto series = [](const WorkerSpec& of) { return "{worker=\"" + of.name() + "\"} "; };
+  EXPECT_NE(pages.find("quire_worker_requests_total" + series({{"127.0.0.1", second.server->port()}, ""}) + "1\n"),
+            std::string::npos)
+      << pages;
+  EXPECT_EQ(pages.find(series({{"127.0.0.1", first.server->port()}, ""})), std::string::npos)
+      << "who is gone leaves no series behind";
   router.router->set_workers({});
   EXPECT_EQ(router.count("usable"), 0);
+  EXPECT_EQ(router.ask("GET", "/metrics").body.find("quire_worker_"), std::string::npos);
 }
 
 }  // namespace

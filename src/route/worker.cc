@@ -26,13 +26,8 @@ const std::string* id_of(const Json& listed) {
   return id != nullptr ? id->as_string() : nullptr;
 }
 
-Worker::Worker(WorkerSpec where, const RouteLimits& limits, Metrics& metrics)
-    : spec(std::move(where)),
-      name(spec.name()),
-      id(number_of(name)),
-      n_given(metrics.counter("quire_worker_requests_total", "Requests that a worker was given.", {{"worker", name}})),
-      n_failures(metrics.counter("quire_worker_failures_total", "Of them, failed by its fault.", {{"worker", name}})),
-      health(limits) {}
+Worker::Worker(WorkerSpec where, const RouteLimits& limits)
+    : spec(std::move(where)), name(spec.name()), id(number_of(name)), health(limits) {}
 
 bool Worker::serves(uint32_t model) const {
   return std::find(model_ids.begin(), model_ids.end(), model) != model_ids.end();

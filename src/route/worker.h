@@ -35,12 +35,12 @@ Result<WorkerSpec> parse_worker(const std::string& url);
 const std::string* id_of(const Json& listed);
 
 struct Worker {
-  Worker(WorkerSpec where, const RouteLimits& limits, Metrics& metrics);
+  Worker(WorkerSpec where, const RouteLimits& limits);
 
   const WorkerSpec spec;
   const std::string name;
   const uint64_t id;  // of the name, not 0
-  Counter &n_given, &n_failures;
+  Counter n_given, n_failures;
   std::atomic<int64_t> progressed_ns{0};  // when a byte of an answer of its last came
   std::atomic<bool> being_probed{false}, being_weighed{false};
   std::atomic<bool> tells_load{true};       // false: it was asked for its load and did not say it

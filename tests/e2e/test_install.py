@@ -10,7 +10,7 @@ import unittest
 
 import quire_server
 from client_packages import PYTHON, missing
-from quire_server import ROOT, Server, binary
+from quire_server import ROOT, Router, Server, binary
 
 DEPLOY = os.path.join(ROOT, 'deploy')
 DEFAULT = 'SmolLM2-135M-Instruct.Q4_1.gguf'
@@ -108,6 +108,15 @@ class Manifests(unittest.TestCase):
         with open(os.path.join(ROOT, 'docs', 'options.md'), encoding='utf-8') as f:
             known = set(re.findall(r'`(--[a-z-]+)`', f.read()))
         self.assertEqual({a for a in args if a.startswith('--')} - known, set())
+
+    def test_the_autoscaler_asks_for_a_metric_that_routers_have(self):
+        scaler, deployment = (self.documents[k] for k in ('HorizontalPodAutoscaler', 'Deployment'))
+        self.assertEqual(scaler['spec']['scaleTargetRef']['name'], deployment['metadata']['name'])
+        metric, = scaler['spec']['metrics']
+        self.assertEqual(metric['external']['target'], {'type': 'AverageValue', 'averageValue': '1'})
+        router = Router(['http://127.0.0.1:1'])
+        self.addCleanup(router.stop)
+        self.assertIn(metric['external']['metric']['name'] + ' 0\n', router.get('/metrics')[2])
 
     def test_the_pod_drains_and_is_probed(self):
         pod = self.documents['Deployment']['spec']['template']['spec']
