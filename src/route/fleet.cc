@@ -445,8 +445,9 @@ std::vector<WorkerState> Fleet::states() const {
   std::vector<WorkerState> out;
   out.reserve(workers_.size());
   for (const auto& w : workers_)
-    out.push_back({w->id, w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens, w->n_requests,
-                   w->others.load_tokens, w->unseen.n_requests, w->n_given.value(), w->n_failures.value()});
+    out.push_back({w->id, w->name, w->health.up(), w->health.ejected(), w->health.usable(now), w->load_tokens,
+                   w->n_requests, w->others.load_tokens, w->unseen.n_requests, w->n_given.value(),
+                   w->n_failures.value()});
   return out;
 }
 
@@ -463,6 +464,11 @@ Json::Array Fleet::models() const {
     }
   }
   return out;
+}
+
+bool Fleet::is_up(std::string_view name) const {
+  const std::lock_guard lock(mu_);
+  return std::ranges::any_of(workers_, [&](const auto& w) { return w->name == name && w->health.up(); });
 }
 
 bool Fleet::any_usable() const {

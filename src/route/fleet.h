@@ -115,6 +115,8 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   // Entries of /v1/models of all workers that may be given requests, each id once; of a local engine its model alone.
   Json::Array models() const;
   bool any_usable() const;
+  // Whether the worker of this name is well by its own word.
+  bool is_up(std::string_view name) const;
 
  private:
   friend class LoadLease;
@@ -149,9 +151,9 @@ class Fleet : public std::enable_shared_from_this<Fleet> {
   std::unordered_map<uint64_t, const Worker*> holders_;  // of workers_, by their number in the prefix map
   uint64_t next_holder_ = 1;
   uint64_t turn_ = 0;
-  double given_ns_ = 0;                                  // that prompts take, of all that were given
+  double given_ns_ = 0;                          // that prompts take, of all that were given
   double usual_tokens_ = 0, usual_prefill_ = 0;  // of a request's charge; 0: there was none
-  double usual_token_ns_ = 0;                            // as Worker has it, of all; 0: no answer has begun yet
+  double usual_token_ns_ = 0;                    // as Worker has it, of all; 0: no answer has begun yet
   std::map<std::string_view, Counter*> by_reason_;
   Counter &known_by_events_, &known_by_text_;
   std::map<std::string, uint32_t, std::less<>> models_;    // of workers that are there, from 1

@@ -18,6 +18,7 @@
 #include "route/model_watch.h"
 #include "route/prober.h"
 #include "route/shared_loads.h"
+#include "route/worker_list.h"
 
 namespace quire {
 namespace {
@@ -57,7 +58,7 @@ Status check_health_path(const std::string& path) {
 
 bool any_over_tls(const RouteOptions& options) {
   const auto is_tls = [](const WorkerSpec& w) { return !w.at.tls_name.empty(); };
-  return !options.worker_ca.empty() || std::ranges::any_of(options.workers, is_tls) ||
+  return !options.worker_ca.empty() || options.workers_enter || std::ranges::any_of(options.workers, is_tls) ||
          std::ranges::any_of(options.names, is_tls);
 }
 
@@ -134,6 +135,17 @@ class RouteServerImpl final : public RouteServer {
         found_ = found;
         set_all();
       });
+    if (options.workers_enter) {
+      RedisOptions redis = options.directory.redis;
+      redis.quiet = true;  // the directory says the same of it
+      entered_list_ = std::make_unique<WorkerList>(
+          redis, [this](const WorkerSpec& worker) { return fleet_->is_up(worker.name()); },
+          [this](const auto& found) {
+            const std::lock_guard lock(mu_);
+            entered_ = found;
+            set_all();
+          });
+    }
     if (!options.services.empty()) {
       const auto changed = [this](const auto& found) {
         const std::lock_guard lock(mu_);
@@ -181,6 +193,7 @@ class RouteServerImpl final : public RouteServer {
     std::vector<WorkerSpec> all = remote_;
     all.insert(all.end(), found_.begin(), found_.end());
     all.insert(all.end(), pods_.begin(), pods_.end());
+    all.insert(all.end(), entered_.begin(), entered_.end());
     all.insert(all.end(), local_.begin(), local_.end());
     fleet_->set_workers(all);
   }
@@ -189,7 +202,7 @@ class RouteServerImpl final : public RouteServer {
   const RouteLimits limits_;
   const std::shared_ptr<Fleet> fleet_;
   std::mutex mu_;
-  std::vector<WorkerSpec> remote_, found_, pods_, local_;  // guarded by mu_
+  std::vector<WorkerSpec> remote_, found_, pods_, entered_, local_;  // guarded by mu_
   const std::unique_ptr<LocalEngines> engines_;  // outlives the requests that hold its leases; stop() ends its thread
   RouteContext context_;
   Front front_;
@@ -198,6 +211,7 @@ class RouteServerImpl final : public RouteServer {
   std::unique_ptr<SharedLoads> shared_loads_;                              // null: no directory
   std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<KubeDiscovery> kube_;
+  std::unique_ptr<WorkerList> entered_list_;
   std::unique_ptr<KvFeeds> kv_feeds_;        // null: nobody listens
   std::unique_ptr<ModelWatch> model_watch_;  // null: what models there are stays, and nothing is read of them
   std::unique_ptr<Prober> prober_;  // destroyed first: its thread tells the server's; stop() ended those before

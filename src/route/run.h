@@ -20,6 +20,7 @@ struct RouteOptions : DoorOptions {
   std::vector<WorkerSpec> workers;    // may be empty: set_workers() brings them
   std::vector<WorkerSpec> names;      // whose host is a name: every address of it is a worker (discovery.h)
   std::vector<KubeService> services;  // every pod of these that is ready is a worker (kube_discovery.h)
+  bool workers_enter = false;         // who enters itself in `directory` is a worker (worker_list.h)
   KubeApi kube_api;                   // who is asked for them
   std::string policy = "prefix";      // of route/policies
   std::string worker_key;             // what workers are sent instead of the clients' keys; empty: theirs

@@ -26,7 +26,7 @@ TEXTS = {
     'serve --policy': ('x', ''), '--kv-policy': ('x', ''), '--pooling': ('x', ''), '--reasoning': ('x', ''),
     '--kv-memory': SIZES, '--pin-memory': SIZES, '--swap-memory': SIZES, '--kv-disk-size': SIZES, '--record-limit': SIZES,
     '--kv-remote': ('x', 'http://h', 'redis://', 'redis://h:99999', 'redis://h/x', 'redis://no host', 'rediss://'),
-    '--kv-events': ('x', '70000', 'tcp://h:1', ':1'), '--kv-events-replay': ('x', '5558'), '--kv-events-pod': ('a@b',),
+    '--kv-events': ('x', '70000', 'tcp://h:1', ':1'), '--kv-events-replay': ('x', '5558'), '--kv-events-pod': ('a@b',), '--advertise': ('ftp://h', 'http://'),
     '--otlp-endpoint': ('x', 'https://h', 'ftp://h', 'http://', 'http://h:99999'), '--log-requests': ('x', ''),
     '--limit': ('x', 'nosuch=1', 'body_bytes=-1', 'body_bytes=99999999999', 'body_bytes=x', ''), '--cors-origin': ('x', ''),
     '--api-key': ('',), '--admin-key': ('',), '--api-keys': (NOWHERE,), '--tls-cert': ('x',), '--tls-key': ('x',), '--admin-host': ('x',),

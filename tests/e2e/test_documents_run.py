@@ -83,7 +83,7 @@ class PagesRun(unittest.TestCase):
         named = re.search(r'\b[A-Za-z]\w*/[\w-]*(NAME|GGUF)\b', line)
         self.hub.repo = named[0] if named else ''
         for what, other in (*LESS, (r'SMALLER_MODEL', DRAFT), (r'small=PATH', f'small={DRAFT}'), (r'large=PATH', f'large={BUNDLED}'),
-                            (r'(?<![\w./])MODEL\b', BUNDLED), (r'exit:8', 'exit:2'), (r'0\.0\.0\.0', '127.0.0.1'),
+                            (r'(?<![\w./])MODEL\b', BUNDLED), (r'exit:8', 'exit:2'), (r'0\.0\.0\.0', '127.0.0.1'), (r'--host 10\.0\.0\.1', '--host 127.0.0.1'),
                             (r'http://10\.0\.0\.1:8080', self.workers[0].url), (r'http://10\.0\.0\.2:8080', self.workers[1].url),
                             (r'http://(localhost|127\.0\.0\.1):8080', self.workers[0].url),
                             (r'/etc/quire/store-password', 'store-password')):
@@ -96,9 +96,11 @@ class PagesRun(unittest.TestCase):
             self.skipTest('there is no redis-server')
         if 'rediss://' in line:
             return self.directory_over_tls(line)
-        redis = Redis()
+        redis = DirectoryRedis() if '--directory' in line else Redis()
         redis.start()
         self.addCleanup(redis.kill)
+        if ' directory://' in line:
+            self.addCleanup(Server('--directory', redis.url, path=BUNDLED).stop)
         return re.sub(r'redis://\S+', redis.url, line)
 
     def directory_over_tls(self, line):

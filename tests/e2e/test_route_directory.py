@@ -7,7 +7,7 @@ import tempfile
 import threading
 import unittest
 
-from quire_server import Router, certificate, eventually
+from quire_server import Router, Server, certificate, eventually
 from test_route import FakeWorker
 
 
@@ -24,6 +24,14 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def say(self, command):
+        """A command, whose answer is +OK."""
+        with socket.create_connection(('127.0.0.1', self.port), timeout=20) as connection:
+            connection.sendall(b'AUTH pw\r\n' + command + b'\r\n')
+            told = b''
+            while told.count(b'+OK') < 2:
+                told += connection.recv(1000)
 
     def kill(self):
         if self.process is not None:
@@ -91,6 +99,55 @@ class SharedDirectory(unittest.TestCase):
             self.assertEqual(homes.setdefault(i % 12, headers['x-quire-worker']), headers['x-quire-worker'])
         self.assertTrue(eventually(lambda: router.metric('quire_directory_errors_total') >= 12))
         self.assertEqual(router.metric('quire_directory_up'), 1)
+
+    def test_dialogues_stay_at_their_workers_whatever_becomes_of_it(self):
+        """Each turn at a router by turns; from the third turn on the Redis is killed, empty, stopped, flushed and full."""
+        fakes = [FakeWorker(lambda c: c.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')) for _ in range(4)]
+        for fake in fakes:
+            self.addCleanup(fake.close)
+        for policy in ('prefix', 'hash'):
+            with self.subTest(policy):
+                redis = Redis()
+                redis.start()
+                self.addCleanup(redis.kill)
+                routers = [Router([fake.url for fake in fakes], '--policy', policy, '--directory', redis.url) for _ in range(2)]
+                for router in routers:
+                    self.addCleanup(router.stop)
+                    self.assertTrue(router.wait_for(4))
+                    self.assertTrue(eventually(lambda: router.metric('quire_directory_up') == 1))
+                homes, n_asked, n_stayed = {}, 0, 0
+
+                def turn(judged=True):
+                    nonlocal n_asked, n_stayed
+                    for i in range(60):
+                        body = {'prompt': f'Dialogue {i} of {policy}. ' * 40, 'user': f'd{i}'}
+                        status, headers, answer = routers[(i + n_asked // 60) % 2].post('/v1/completions', body)
+                        self.assertEqual(status, 200, answer)
+                        if judged:
+                            n_asked += 1
+                            n_stayed += homes[i] == headers['x-quire-worker']
+                        homes[i] = headers['x-quire-worker']
+
+                turn(judged=False)
+                n_asked = 60  # the other router's turn
+                turn()
+                n_asked = n_stayed = 0
+                redis.kill()
+                turn()
+                redis.start()
+                turn()
+                self.assertTrue(eventually(lambda: all(r.metric('quire_directory_up') == 1 for r in routers)))
+                redis.process.send_signal(signal.SIGSTOP)
+                turn()
+                redis.process.send_signal(signal.SIGCONT)
+                self.assertTrue(eventually(lambda: all(r.metric('quire_directory_up') == 1 for r in routers)))
+                redis.say(b'FLUSHALL')
+                turn()
+                redis.say(b'CONFIG SET maxmemory 1')
+                turn()
+                self.assertEqual(n_asked, 300)
+                self.assertGreaterEqual(n_stayed / n_asked, 0.99)
+                self.assertGreaterEqual(len(set(homes.values())), 3)
 
     def known_to_all(self, redis, *more):
         redis.start()
@@ -172,6 +229,46 @@ class SharedDirectory(unittest.TestCase):
         self.assertTrue(eventually(lambda: second.workers()[name]['others_load_tokens'] == 0))
         first.process.kill()
         self.assertTrue(eventually(lambda: second.metric('quire_directory_routers') == 1))
+
+
+@unittest.skipUnless(shutil.which('redis-server'), 'there is no redis-server')
+class EnteredWorkers(unittest.TestCase):
+    def test_servers_enter_themselves_and_stay_without_the_directory(self):
+        redis = Redis()
+        redis.start()
+        self.addCleanup(redis.kill)
+        router = Router([], '--discover', 'directory://', '--directory', redis.url)
+        self.addCleanup(router.stop)
+        servers = [Server('--directory', redis.url) for _ in range(2)]
+        for server in servers:
+            self.addCleanup(server.stop)
+        names = [f'127.0.0.1:{server.port}' for server in servers]
+        found = lambda *at: eventually(lambda: {n for n, w in router.workers().items() if w['usable']} == {names[i] for i in at})
+        self.assertTrue(found(0, 1), router.workers())
+
+        def ask():
+            status, headers, said = router.post('/v1/completions', {'prompt': 'x', 'max_tokens': 1})
+            self.assertEqual(status, 200, said)
+
+        redis.say(b'FLUSHALL')
+        ask()
+        self.assertEqual(set(router.workers()), set(names))
+        redis.kill()
+        for _ in range(8):
+            ask()
+        self.assertEqual(set(router.workers()), set(names))
+        redis.start()
+        self.assertTrue(eventually(lambda: router.metric('quire_directory_up') == 1))
+        servers.append(Server('--directory', redis.url))  # while the others have to enter anew
+        self.addCleanup(servers[2].stop)
+        names.append(f'127.0.0.1:{servers[2].port}')
+        self.assertTrue(found(0, 1, 2), router.workers())
+        servers[0].process.kill()  # without a word: by its health at once, and from the list with its lease
+        self.assertTrue(found(1, 2), router.workers())
+        self.assertTrue(eventually(lambda: set(router.workers()) == set(names[1:])), router.workers())
+        servers[1].stop()  # it leaves
+        self.assertTrue(eventually(lambda: set(router.workers()) == {names[2]}), router.workers())
+        ask()
 
 
 if __name__ == '__main__':

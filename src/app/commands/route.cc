@@ -21,6 +21,8 @@
 namespace quire {
 namespace {
 
+constexpr std::string_view kDirectoryScheme = "directory://";
+
 struct Args {
   RouteOptions route;
   AccessOptions access;
@@ -111,6 +113,11 @@ Status check(Args& args) {
     args.route.workers.push_back(std::move(*worker));
   }
   for (const std::string& url : args.discover) {
+    if (url == kDirectoryScheme) {
+      if (args.directory.empty()) return fail(Code::invalid, "--discover directory:// needs --directory");
+      args.route.workers_enter = true;
+      continue;
+    }
     if (url.starts_with(kKubeScheme)) {
       auto service = parse_kube_service(url);
       if (!service) return error_within("--discover", std::move(service).error());
@@ -138,7 +145,7 @@ Status check(Args& args) {
     return fail(Code::invalid, "--worker-events needs a --worker or --discover that publishes them");
   const auto is_tls = [](const WorkerSpec& worker) { return !worker.at.tls_name.empty(); };
   if (!args.route.worker_ca.empty() && std::ranges::none_of(args.route.workers, is_tls) &&
-      std::ranges::none_of(args.route.names, is_tls))
+      std::ranges::none_of(args.route.names, is_tls) && !args.route.workers_enter)
     return fail(Code::invalid, "--worker-ca needs a --worker or --discover with https");
   return {};
 }
@@ -155,7 +162,8 @@ Status run(Args& args) {
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
   out.write("listening on " + routing->url());  // whether somebody reads it or not
   wait_for_stop_signal(signals);
-  drain_until_signal(signals, [&](int64_t ms) { routing->stop(ms); }, int64_t{args.drain_seconds} * 1000);
+  drain_until_signal(
+      signals, [&](int64_t ms) { routing->stop(ms); }, int64_t{args.drain_seconds} * 1000);
   return {};
 }
 
@@ -193,7 +201,8 @@ QR_REGISTER(Command,
                                   "http://NAME:PORT or https://NAME:PORT: every address that this name has is such a "
                                   "server, also those that it gets later; kubernetes://[NAMESPACE/]SERVICE[:PORT]: "
                                   "every pod of the service that is ready, PORT a port of the pods or the name of one "
-                                  "of the service's ports; may be repeated");
+                                  "of the service's ports; directory://: every server that enters itself in "
+                                  "--directory; may be repeated");
                       line.option("--worker-events", args->events,
                                   "[WORKER=]EVENTS[,REPLAY]: where a worker publishes KV events and is asked for those "
                                   "that were missed (`quire serve --kv-events`, vLLM), each PORT of the worker, "

@@ -26,6 +26,7 @@
 #include "app/text_file.h"
 #include "app/warm_prompts.h"
 #include "app/wire.h"
+#include "app/worker_directory.h"
 #include "base/bounded_reader.h"
 #include "base/cpu_clock.h"
 #include "base/freed_memory.h"
@@ -54,6 +55,7 @@ struct Args {
   ServeOptions serve;
   AccessOptions access;
   KvEventOptions kv_events;
+  DirectoryPlace directory;
   std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G",
               kv_remote_password_file, record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
@@ -228,6 +230,7 @@ Status check(Args& args) {
   QR_TRY(args.engine.kv_bytes, parse_bytes_or_auto("--kv-memory", args.kv_memory));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_kv_events(args.kv_events, args.engine.prefix_cache));
+  QR_TRY_VOID(check_directory_place(args.directory, args.serve.host));
   QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
   if (args.engine.exit_layers > 0 && !args.record.empty())
@@ -349,9 +352,12 @@ Status run(Args& args) {
   watch.reset();
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
+  QR_TRY(std::unique_ptr<WorkerEntry> entry, enter_directory(args.directory, serving->url()));
   out.write("listening on " + serving->url());  // whether somebody reads it or not
   wait_for_stop_signal(signals);
-  drain_until_signal(signals, [&](int64_t ms) { serving->stop(ms); }, int64_t{args.drain_seconds} * 1000);
+  entry.reset();
+  drain_until_signal(
+      signals, [&](int64_t ms) { serving->stop(ms); }, int64_t{args.drain_seconds} * 1000);
   engine->stop();
   return recording ? recording->finish() : Status{};
 }
@@ -405,6 +411,7 @@ QR_REGISTER(
           line.option("--kv-remote-ttl", args->engine.kv_remote_keep_s, {1, kMostRemoteKeepS},
                       "seconds that a block stays in the store of --kv-remote after it was stored or last read");
           declare_kv_event_options(line, args->kv_events);
+          declare_directory_options(line, args->directory);
           line.option("--max-seqs", args->engine.max_seqs, {1, kMostSeqs}, "sequences that run together");
           line.option("--step-tokens", args->engine.step_tokens, {1, kMostStepTokens},
                       "tokens computed in one step at most");
