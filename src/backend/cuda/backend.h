@@ -73,6 +73,7 @@ class CudaOps final : public Ops, private Copier {
   bool write(std::byte* to, const std::byte* from, int64_t bytes) override;
   std::byte* pinned(int64_t bytes);
   Status load(std::byte* to, const void* from, int64_t bytes);
+  bool is_done(std::string_view what, const Status& status) const;
   void wait();
   void forget_turns();
 

@@ -15,6 +15,7 @@
 #include "backend/cuda/replays.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
+#include "base/log.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 #include "ops/route.h"
@@ -62,24 +63,41 @@ Result<Buffer> CudaOps::allocate_blocks(int64_t bytes) {
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes, nullptr, this);
 }
 
+// Who asked for a copy goes on without it, so this is where it is told.
+bool CudaOps::is_done(std::string_view what, const Status& status) const {
+  if (!status)
+    log_warn(std::string(what) + " of a cache block failed, nothing else is lost: " + status.error().message);
+  return status.has_value();
+}
+
 // What failed before is a failure of the copy.
 bool CudaOps::copy(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (!take_error()) return false;
-  runtime_->copy(to, from, bytes);
-  wait();
-  return take_error().has_value();
+  Status done = take_error();
+  if (done) {
+    runtime_->copy(to, from, bytes);
+    wait();
+    done = take_error();
+  }
+  return is_done("a copy", done);
 }
 
 bool CudaOps::write(std::byte* to, const std::byte* from, int64_t bytes) {
-  return take_error() && load(to, from, bytes);
+  Status done = take_error();
+  if (done) done = load(to, from, bytes);
+  return is_done("a copy from the host", done);
 }
 
 bool CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
-  std::byte* const between = take_error() ? pinned(bytes) : nullptr;
-  if (between == nullptr) return false;
-  runtime_->download(between, from, bytes);
-  wait();
-  if (!take_error()) return false;
+  Status done = take_error();
+  std::byte* const between = done ? pinned(bytes) : nullptr;
+  if (between != nullptr) {
+    runtime_->download(between, from, bytes);
+    wait();
+    done = take_error();
+  } else if (done) {
+    done = fail(Code::exhausted, "cannot pin " + std::to_string(bytes) + " bytes");
+  }
+  if (!is_done("a copy to the host", done)) return false;
   std::memcpy(to, between, static_cast<size_t>(bytes));
   return true;
 }

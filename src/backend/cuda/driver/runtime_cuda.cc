@@ -123,8 +123,10 @@ class DriverRuntime final : public Runtime {
       if (recorded) recorded = ask_for(launch);
     }
     Handle graph = nullptr, runnable = nullptr;
-    const Status ended =
-        driver_.run(calls_.end_capture, stream_, &graph);  // in any case: else the stream stays captured
+    // In any case, and again where it is refused: else the stream stays captured.
+    const auto end = [&] { return driver_.run(calls_.end_capture, stream_, &graph); };
+    Status ended = end();
+    if (!ended && end()) ended = {};
     if (recorded) recorded = ended;
     if (recorded) recorded = driver_.run(calls_.make_runnable, &runnable, graph, 0ULL);
     if (graph != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_graph, graph); }));

@@ -450,8 +450,8 @@ int cuStreamBeginCapture_v2(void* stream, int mode) {
 
 int cuStreamEndCapture(void* stream, void** graph) {
   Call call("cuStreamEndCapture", Needs::context);
-  const bool was_capturing = std::exchange(call->is_capturing, false);
   if (call.is_refused()) return call.code();
+  const bool was_capturing = std::exchange(call->is_capturing, false);
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
   if (!was_capturing) return kInvalidValue;
   auto launches = std::make_unique<std::vector<Launch>>(std::exchange(call->captured, {}));
