@@ -1,7 +1,7 @@
 #include "app/forward.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "model/batch_rows.h"
 
@@ -25,22 +25,29 @@ Result<Forward> Forward::make(const Model& model, Ops& ops, int n_ctx, int max_c
     out.kv_.groups[static_cast<size_t>(g)] = {blocks.data(), block_bytes, block_tokens};
   }
   out.kv_.n_groups = layout.n_groups();
-  out.n_blocks_ = n_blocks;
+  out.table_.resize(static_cast<size_t>(n_blocks));
+  out.rewind(0);
   return out;
 }
 
 Result<Tensor> Forward::run(std::span<const Token> tokens) {
   const auto n = static_cast<int64_t>(tokens.size());
-  QR_CHECK(n_past_ + n <= int64_t{n_blocks_} * block_tokens_);
+  const auto n_blocks = static_cast<int64_t>(table_.size());
+  QR_CHECK(n_past_ + n <= n_blocks * block_tokens_);
+  if (budget_.bounds() && n_past_ == budget_.n_prompt() && n_dropped_ == 0) drop();
   arena_.reset();
-  BatchRows rows({n, n, 1, n_blocks_}, model_->info().kv_layout, block_tokens_, arena_);
-  // Blocks in falling order, so that a mistake with the table shows. Windows keep every block too.
+  BatchRows rows({n, n, 1, n_blocks}, model_->info().kv_layout, block_tokens_, arena_);
   const auto n_groups = static_cast<size_t>(kv_.n_groups);
   for (size_t g = 0; g < n_groups; ++g) {
-    if (rows.has_table(g)) std::iota(rows.table(g).rbegin(), rows.table(g).rend(), 0);
+    if (rows.has_table(g)) std::ranges::copy(table_, rows.table(g).begin());
   }
-  rows.add({.begin = n_past_, .tokens = tokens, .n_out = static_cast<int>(n)});
+  rows.add({.begin = n_past_, .tokens = tokens, .n_out = static_cast<int>(n), .n_dropped = n_dropped_});
   Batch batch = rows.batch();
+  const int64_t first = std::max(budget_.first_voting() - n_past_, 0);
+  const VotingRows voting{.seq = 0, .begin = first, .end = n, .votes = budget_.votes()};
+  const bool votes = budget_.bounds() && n_past_ < budget_.n_prompt() && first < n;
+  QR_CHECK(!votes || n_past_ + n <= budget_.n_prompt());
+  if (votes) batch.voting = {&voting, 1};
   for (size_t g = 0; g < n_groups; ++g) {
     if (!rows.has_table(g)) put_state(g, batch);
   }
@@ -54,6 +61,22 @@ Result<Tensor> Forward::run(std::span<const Token> tokens) {
   const Tensor logits = model_->head(x, pass);
   QR_TRY_VOID(ops_->take_error());
   return logits;
+}
+
+// The blocks that are kept come first, in order; behind them those that are free now.
+void Forward::drop() {
+  const std::span<const int32_t> kept = budget_.choose();
+  const auto n_prompt = static_cast<size_t>(budget_.n_blocks());
+  std::vector<int32_t> table, free;
+  for (size_t b = 0, next = 0; b < n_prompt; ++b) {
+    const bool is_kept = next < kept.size() && static_cast<size_t>(kept[next]) == b;
+    if (is_kept) ++next;
+    (is_kept ? table : free).push_back(table_[b]);
+  }
+  table.insert(table.end(), table_.begin() + static_cast<std::ptrdiff_t>(n_prompt), table_.end());
+  table.insert(table.end(), free.begin(), free.end());
+  table_ = std::move(table);
+  n_dropped_ = static_cast<int>(free.size()) * block_tokens_;
 }
 
 // One block is enough: the state behind the last row.

@@ -19,7 +19,7 @@ constexpr std::array<char, 8> kMagic = {'Q', 'R', 'K', 'L', 'B', 'A', 'S', 'E'};
 struct BaseHeader {
   std::array<char, 8> magic = kMagic;
   uint32_t version = 2;
-  int32_t n_vocab = 0, ctx = 0, stride = 0, bos = -1, unused = 0;
+  int32_t n_vocab = 0, ctx = 0, stride = 0, bos = -1, n_prompt = 0;
   int64_t n_tokens = 0;
 };
 static_assert(sizeof(BaseHeader) == 40);
@@ -36,15 +36,17 @@ Status score_text(Forward& forward,
   std::vector<Token> window;
   for (int64_t begin = 0; scored_until < n; begin += windows.stride) {
     const int64_t end = std::min<int64_t>(begin + windows.ctx, n);
-    forward.rewind(0);
+    forward.bound(begin + windows.n_prompt < end ? windows.budget() : PromptBudget());
     window.assign(tokens.begin() + begin, tokens.begin() + end);
     if (windows.bos >= 0) window.front() = windows.bos;
     // A window's first token has no past in it; its last row foretells what is not in the window.
-    for (int64_t first = begin; first < end; first += kScoredRows) {
-      const int64_t n_rows = std::min<int64_t>(kScoredRows, end - first);
+    for (int64_t first = begin, n_rows = 0; first < end; first += n_rows) {
+      const int64_t behind = begin + windows.n_prompt;
+      n_rows = std::min<int64_t>(kScoredRows, (first < behind ? std::min(behind, end) : end) - first);
       const auto rows = std::span<const Token>(window).subspan(static_cast<size_t>(first - begin));
       QR_TRY(const Tensor logits, forward.run(rows.first(static_cast<size_t>(n_rows))));  // [n_rows, n_vocab]
-      for (int64_t at = std::max(scored_until, first + 1); at < std::min(end, first + n_rows + 1); ++at) {
+      const int64_t from = windows.n_prompt > 0 ? behind + 1 : scored_until;
+      for (int64_t at = std::max(from, first + 1); at < std::min(end, first + n_rows + 1); ++at) {
         const float* row = logits.row<float>(at - 1 - first);
         const std::span<const float> values(row, static_cast<size_t>(logits.dim(1)));
         QR_TRY_VOID(see({at, tokens[static_cast<size_t>(at)], values}));
@@ -75,6 +77,7 @@ Result<BaseWriter> BaseWriter::create(const std::string& path,
   header.ctx = windows.ctx;
   header.stride = windows.stride;
   header.bos = windows.bos;
+  header.n_prompt = windows.n_prompt;
   header.n_tokens = static_cast<int64_t>(tokens.size());
   QR_TRY_VOID(out.file_->write(&header, sizeof header));
   QR_TRY_VOID(out.file_->write(tokens.data(), tokens.size_bytes()));
@@ -119,6 +122,7 @@ Result<BaseReader> BaseReader::open(const std::string& path,
   QR_TRY_VOID(same("the vocabulary", header.n_vocab, n_vocab));
   QR_TRY_VOID(same("--ctx", header.ctx, windows.ctx));
   QR_TRY_VOID(same("--stride", header.stride, windows.stride));
+  QR_TRY_VOID(same("--prompt", header.n_prompt, windows.n_prompt));
   QR_TRY_VOID(same("the token that begins a window (-1: the text's own)", header.bos, windows.bos));
   QR_TRY_VOID(same("the number of tokens", header.n_tokens, static_cast<int64_t>(tokens.size())));
   std::vector<Token> theirs(tokens.size());

@@ -17,9 +17,15 @@
 
 namespace quire {
 
+inline constexpr int kWindowBlock = 16;  // tokens of a block of the Forward that reads windows
+
 struct Windows {
   int ctx = 512, stride = 512;
   Token bos = -1;  // stands for the first token of every window; -1: that token itself
+  // > 0: the first n_prompt tokens of a window, and the one that their last row foretells, are not scored. With a
+  // budget (0: none) what comes behind them sees what that keeps (Forward::bound). stride = ctx then.
+  int n_prompt = 0, kv_budget = 0;
+  PromptBudget budget() const { return {kv_budget, n_prompt, kWindowBlock}; }
 };
 
 // A scored token: its place in the text, and the logits for it [n_vocab].
@@ -31,8 +37,9 @@ struct Scored {
 
 inline constexpr int kScoredRows = 512;  // of one pass: logits of a long window at once would be gigabytes
 
-// Calls `see` for each scored token in order; an error of it ends the pass. REQUIRES 2 ≤ ctx, 1 ≤ stride ≤ ctx, a
-// Forward with room for ctx tokens and for kScoredRows, or ctx if fewer, in one pass, ids (bos among them) in range.
+// Calls `see` for each scored token in order; an error of it ends the pass. REQUIRES 2 ≤ ctx, 1 ≤ stride ≤ ctx,
+// n_prompt < ctx, a Forward with room for ctx tokens and for kScoredRows, or ctx if fewer, in one pass, ids (bos among
+// them) in range.
 Status score_text(Forward& forward,
                   std::span<const Token> tokens,
                   const Windows& windows,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "base/rng.h"
 #include "sample/filters.h"
@@ -354,6 +355,7 @@ ApiResult<Generation> read_generation(const Args& args,
   g.sampling.n_prompt_logprobs = count(args, "prompt_logprobs", -1);
   g.priority = static_cast<int>(args.integer("priority", 0));
   g.deadline_ms = args.integer("deadline_ms", 0);
+  g.kv_budget = static_cast<int>(std::min<int64_t>(args.integer("kv_budget", 0), std::numeric_limits<int>::max()));
   if (const Json* guesses = args.find("speculation")) {
     const bool* on = guesses->as_bool();
     g.max_draft = on == nullptr ? static_cast<int>(args.integer("speculation", -1)) : *on ? -1 : 0;

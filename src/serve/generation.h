@@ -42,6 +42,7 @@ struct Generation {
   // Tokens that it may think at most, and the field that says so; -1: as many as it likes (limit_thinking).
   int64_t thinking_tokens = -1;
   std::string_view thinking_field;  // a constant
+  int kv_budget = 0;                // tokens of the prompt that are kept behind it; 0: all
   int max_draft = -1;               // tokens guessed ahead at a time at most; -1: as the server does
   MaybeGrammar grammar;             // what the answer has to be; `sampling.constraint` once it is compiled (constrain)
 

@@ -195,7 +195,9 @@ void append_openai_usage(std::string& out, const UsageTotals& usage, bool includ
          ",\"total_tokens\":" + std::to_string(usage.n_prompt + usage.n_generated) +
          ",\"prompt_tokens_details\":{\"cached_tokens\":" + std::to_string(usage.n_cached) +
          ",\"cached_tokens_by_tier\":{\"memory\":" + std::to_string(usage.n_cached - usage.n_disk - usage.n_remote) +
-         ",\"disk\":" + std::to_string(usage.n_disk) + ",\"remote\":" + std::to_string(usage.n_remote) + "}}";
+         ",\"disk\":" + std::to_string(usage.n_disk) + ",\"remote\":" + std::to_string(usage.n_remote) + '}';
+  if (usage.n_dropped > 0) out += ",\"dropped_tokens\":" + std::to_string(usage.n_dropped);
+  out += '}';
   append_details(out, usage);
   if (include_cost) append_cost(out, usage.cost);
   out += '}';

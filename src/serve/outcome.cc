@@ -64,12 +64,13 @@ UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> ch
   total.n_prompt = n_prompt_tokens(job);
   const auto n_run = static_cast<size_t>(job.generation.best_of);
   for (size_t p = 0; p < job.prompts.size(); ++p) {
-    int64_t n_cached = choices[p * n_run]->usage().n_cached, n_disk = 0, n_remote = 0;
+    int64_t n_cached = choices[p * n_run]->usage().n_cached, n_disk = 0, n_remote = 0, n_dropped = 0;
     for (size_t i = 0; i < n_run; ++i) {
       const Choice& c = *choices[p * n_run + i];
       n_cached = std::min<int64_t>(n_cached, c.usage().n_cached);  // what its siblings had computed is no saving
       n_disk = std::max<int64_t>(n_disk, c.usage().n_disk);        // one brings it, its siblings find it
       n_remote = std::max<int64_t>(n_remote, c.usage().n_remote);
+      n_dropped = std::max<int64_t>(n_dropped, c.usage().n_dropped);
       total.n_generated += c.n_generated();
       total.n_pinned += c.usage().n_pinned;
       total.n_reasoning += c.n_reasoning();
@@ -83,6 +84,7 @@ UsageTotals usage_of(const Job& job, std::span<const std::unique_ptr<Choice>> ch
     total.n_cached += n_cached;
     n_disk = std::min(n_disk, n_cached);
     total.n_disk += n_disk;
+    total.n_dropped += n_dropped;
     total.n_remote += std::min(n_remote, n_cached - n_disk);
   }
   return total;

@@ -61,6 +61,7 @@ struct UsageTotals {
   int64_t n_cached = 0;
   int64_t n_disk = 0;       // of the cached: that were brought from disk
   int64_t n_remote = 0;     // of the cached: that were brought from the remote store
+  int64_t n_dropped = 0;    // of the prompts: that kv_budget left no room for
   int64_t n_pinned = 0;     // of the prompts: that are pinned now
   int64_t n_reasoning = 0;  // of the generated
   // Of the slowest sequence, since it was submitted: until it was first run, until its first token, until its end.

@@ -266,16 +266,16 @@ class Writer final : public ReplyWriter {
     return "]," + out.dump().substr(1);
   }
   static Json usage_object(const UsageTotals& u) {
-    return Json::Object{
-        {"input_tokens", u.n_prompt},
-        {"input_tokens_details",
-         Json::Object{{"cached_tokens", u.n_cached},
-                      {"cached_tokens_by_tier", Json::Object{{"memory", u.n_cached - u.n_disk - u.n_remote},
-                                                             {"disk", u.n_disk},
-                                                             {"remote", u.n_remote}}}}},
-        {"output_tokens", u.n_generated},
-        {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
-        {"total_tokens", u.n_prompt + u.n_generated}};
+    Json of_input = Json::Object{
+        {"cached_tokens", u.n_cached},
+        {"cached_tokens_by_tier",
+         Json::Object{{"memory", u.n_cached - u.n_disk - u.n_remote}, {"disk", u.n_disk}, {"remote", u.n_remote}}}};
+    if (u.n_dropped > 0) of_input.set("dropped_tokens", u.n_dropped);
+    return Json::Object{{"input_tokens", u.n_prompt},
+                        {"input_tokens_details", std::move(of_input)},
+                        {"output_tokens", u.n_generated},
+                        {"output_tokens_details", Json::Object{{"reasoning_tokens", u.n_reasoning}}},
+                        {"total_tokens", u.n_prompt + u.n_generated}};
   }
   // REQUIRES said_.
   void keep(std::string body) {

@@ -71,6 +71,7 @@ constexpr Field kSampling[] = {
     flag_field("cache_prompt"),
     integer_field("priority", -kMaxPriority, kMaxPriority),
     integer_field("deadline_ms", 1, double{kMostDeadlineMs}),
+    integer_field("kv_budget", 1, kNoMax),
     {.name = "speculation", .kinds = kBool | kInteger, .min = 0, .max = kMostDraft},
 
     field_of("response_format", kObject),

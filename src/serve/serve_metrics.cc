@@ -171,6 +171,8 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
                "Processor time of all threads while the engine was at this part of its steps.", {{"stage", kStages[i]}})
         .set(seconds(s.stage_ns[i]));
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
+  count("quire_kv_bounded_prompts_total", "Prompts that dropped blocks of the cache for their kv_budget.", s.n_bounded);
+  count("quire_kv_dropped_tokens_total", "Tokens of these blocks.", s.n_dropped_tokens);
   count("quire_out_of_blocks_total", "Of these: those for whom blocks ran out.", s.n_out_of_blocks);
   count("quire_recomputed_for_blocks_total", "Rows computed again for that reason.", s.n_recomputed_for_blocks);
   set("quire_recompute_credit_tokens", "Tokens that may still be lost to that before admission is strict.",

@@ -18,6 +18,8 @@ constexpr int kWholeEvery = 64;  // a whole answer is looked at once in so many 
 
 constexpr int64_t kTurnTokens = 4096;  // taken in one turn of the io thread, before the others have theirs
 
+constexpr std::string_view kBudgetField = "kv_budget";  // that the engine names where it refuses it
+
 constexpr int kClientGone = 499;  // nginx's status for it; never sent
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -143,6 +145,7 @@ Request Session::make_request(const Choice& choice) const {
   r.priority = g.priority;
   r.retention = retention_of(g.retention, static_cast<int>(r.prompt.size()));
   r.max_draft = g.max_draft;
+  r.kv_budget = g.kv_budget;
   r.tenant = job_.tenant;
   if (key_ != nullptr) r.weight = key_->key().weight;
   if (!job_.handover.goes_on)  // otherwise its first token was in time
@@ -234,7 +237,9 @@ bool Session::submit_all(const std::shared_ptr<QueuePlaces>& places) {
     const auto id = context_.engine->submit(std::move(request), {shared_from_this(), choice.get()});
     if (!id) {
       cancel_all();
-      refuse_with(to_http_error(id.error(), id.error().code == Code::invalid ? job_.prompt_field : ""));
+      const bool of_budget = id.error().message.starts_with(kBudgetField);
+      const std::string_view field = of_budget ? kBudgetField : std::string_view(job_.prompt_field);
+      refuse_with(to_http_error(id.error(), id.error().code == Code::invalid ? field : ""));
       return false;
     }
     choice->seq = *id;

@@ -37,7 +37,8 @@ def request(seed):
              'stop': {'stop': ['the', '. ']}}[rule]
     for share, more in ((0.4, {'model': rng.choice(['pirate', 'german'])}), (0.3, {'logprobs': True, 'top_logprobs': 3}),
                         (0.3, {'frequency_penalty': 0.7, 'presence_penalty': 0.3}), (0.2, {'n': rng.randint(2, 3)}),
-                        (0.2, {'logit_bias': {'300': -100, '500': 5}}), (0.1, {'ignore_eos': True})):
+                        (0.2, {'logit_bias': {'300': -100, '500': 5}}), (0.1, {'ignore_eos': True}),
+                        (0.2, {'kv_budget': rng.choice([64, 100])})):
         if rng.random() < share:
             body |= more
     return body

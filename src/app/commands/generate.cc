@@ -28,7 +28,7 @@ struct Args {
   std::vector<std::string> adapters;
   SamplingChoice sampling;
   SpecChoice spec;
-  int max_tokens = 128, ctx = 0, n = 1;
+  int max_tokens = 128, ctx = 0, n = 1, kv_budget = 0;
   double repetition = -1, presence = 0, frequency = 0;
   uint64_t seed = 0;
   bool json = false, ignore_eos = false, raw = false;
@@ -122,6 +122,7 @@ void print_json(const Printer& printer) {
   out.set("tokens", std::move(tokens));
   out.set("n_prompt", usage.n_prompt);
   out.set("n_cached", usage.n_cached);
+  if (usage.n_dropped > 0) out.set("n_dropped", usage.n_dropped);
   out.set("n_drafted", usage.cost.computed[static_cast<size_t>(Cause::draft)]);
   out.set("n_accepted", usage.cost.n_accepted);
   out.set("finish", finish_name(printer.finish));
@@ -169,6 +170,7 @@ Request request_for(const Args& args, const LoadedModel& loaded, const std::vect
   Request request;
   request.prompt = prompt;
   request.max_tokens = args.max_tokens;
+  request.kv_budget = args.kv_budget;
   SamplingDefaults defaults = loaded.sampling;
   apply(args.sampling, defaults);
   SamplingParams& sampling = request.sampling = sampling_params(defaults);
@@ -238,6 +240,8 @@ QR_REGISTER(Command,
                       line.option("--max-tokens", args->max_tokens, {1, 1e9}, "tokens to generate at most");
                       line.option("--ctx", args->ctx, {2, kMostContext, 0},
                                   "prompt and answer together, 0 for what the model was trained for");
+                      line.option("--kv-budget", args->kv_budget, {0, kMostContext},
+                                  "tokens of the prompt that are kept behind it, those that its end looks at; 0: all");
                       declare_sampling_options(line, args->sampling);
                       declare_spec_options(line, args->spec);
                       declare_one_lora_option(line, args->adapters);

@@ -12,6 +12,7 @@
 #include "app/text_tokens.h"
 #include "app/wire.h"
 #include "base/json.h"
+#include "engine/limits.h"
 #include "engine/option_ranges.h"
 
 namespace quire {
@@ -23,7 +24,7 @@ struct Args {
   ModelOptions model;
   std::string text, nll_out, kl_base, kl_base_out;
   std::vector<int> tokens;
-  int ctx = 0, stride = 0;
+  int ctx = 0, stride = 0, prompt = 0, kv_budget = 0;
   bool json = false;
 };
 
@@ -37,12 +38,29 @@ Result<std::vector<Token>> read_tokens(const Args& args, const LoadedModel& load
   return out;
 }
 
+Status check_budget(const Windows& w, const LoadedModel& loaded) {
+  if (w.n_prompt > 0 && w.stride != w.ctx) return fail(Code::invalid, "--prompt excludes --stride");
+  if (w.n_prompt > w.ctx - 2) {
+    return fail(Code::invalid, "--prompt must be at most " + std::to_string(w.ctx - 2) + ", two less than --ctx, got " +
+                                   std::to_string(w.n_prompt));
+  }
+  if (w.kv_budget == 0) return {};
+  if (w.n_prompt == 0) return fail(Code::invalid, "--kv-budget needs --prompt, the tokens that it is for");
+  const std::string_view why = why_no_budget(loaded.model->info(), *loaded.ops, false);
+  if (!why.empty()) return fail(Code::invalid, "--kv-budget: " + std::string(why));
+  const int least = least_budget(kWindowBlock);
+  if (w.kv_budget >= least) return {};
+  return fail(Code::invalid,
+              "--kv-budget must be at least " + std::to_string(least) + ", got " + std::to_string(w.kv_budget));
+}
+
 // Windows begin with BOS where the text does and the model's tokenizer has it so.
 Result<Windows> windows_of(const Args& args, const LoadedModel& loaded, const std::vector<Token>& tokens) {
   const ModelInfo& info = loaded.model->info();
   const int ctx = args.ctx != 0 ? args.ctx : std::min(kDefaultWindow, info.n_ctx);
   const Token bos = begin_of_text(loaded);
-  const Windows out{ctx, args.stride == 0 ? ctx : args.stride, tokens.front() == bos ? bos : -1};
+  const Windows out{ctx, args.stride == 0 ? ctx : args.stride, tokens.front() == bos ? bos : -1, args.prompt,
+                    args.kv_budget};
   if (out.ctx < 2 || out.ctx > info.n_ctx) {
     return fail(Code::invalid,
                 "--ctx must be 2 to " + std::to_string(info.n_ctx) + " for this model, got " + std::to_string(out.ctx));
@@ -51,6 +69,7 @@ Result<Windows> windows_of(const Args& args, const LoadedModel& loaded, const st
     return fail(Code::invalid,
                 "--stride must be 1 to " + std::to_string(out.ctx) + ", got " + std::to_string(out.stride));
   }
+  QR_TRY_VOID(check_budget(out, loaded));
   return out;
 }
 
@@ -127,6 +146,8 @@ Json result_of(const Tally& tally, size_t n_tokens, const Windows& windows) {
   out.set("scored", ppl.n);
   out.set("ctx", windows.ctx);
   out.set("stride", windows.stride);
+  if (windows.n_prompt > 0) out.set("prompt", windows.n_prompt);
+  if (windows.kv_budget > 0) out.set("kv_budget", windows.kv_budget);
   out.set("windows_begin_with_bos", windows.bos >= 0);
   out.set("nll", ppl.mean_nll);
   out.set("perplexity", ppl.value());
@@ -200,6 +221,10 @@ QR_REGISTER(Command,
                                   "tokens of a window, 0 for 512 or what the model has");
                       line.option("--stride", args->stride, {0, kMostContext},
                                   "tokens from one window to the next, 0 for --ctx; fewer give each token more past");
+                      line.option("--prompt", args->prompt, {0, kMostContext},
+                                  "score what comes behind so many tokens of each window alone, 0: all of it");
+                      line.option("--kv-budget", args->kv_budget, {0, kMostContext},
+                                  "tokens of the prompt that are kept behind it, 0: all");
                       line.option("--nll", args->nll_out, "write position, token and -ln p of each scored token");
                       line.option("--kl-base-out", args->kl_base_out, "write every distribution, to compare with");
                       line.option("--kl-base", args->kl_base, "compare with distributions that were written so");
