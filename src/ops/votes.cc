@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-constexpr int kRowsTogether = 8;     // of one task: each strip of keys is decoded once for all of them
+constexpr int kRowsTogether = 16;    // of one task: each strip of keys is decoded once for all of them
 constexpr int kMostQueries = 1024;   // of one task: rows and the heads that share their keys
 constexpr double kLeastScore = -30;  // below the largest: such a key has less than a unit of a vote
 
