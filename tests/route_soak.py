@@ -68,7 +68,7 @@ class Client:
     def __init__(self, router, number, expected, over):
         self.router, self.number, self.expected, self.over = router, number, expected, over
         self.rng = random.Random(number)
-        self.counts, self.seconds = collections.Counter(), []
+        self.counts, self.answers = collections.Counter(), []  # of the latter each: when it was asked, and how long it took
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -83,7 +83,7 @@ class Client:
                 what = f'lost: {error}'
             self.counts[what] += 1
             if not what.startswith('left'):
-                self.seconds.append(time.monotonic() - begun)
+                self.answers.append((begun, time.monotonic() - begun))
 
     def ask(self, text, stream, leaves):
         body, expected = body_of(self.number, text, stream), self.expected[self.number, text]
@@ -108,26 +108,47 @@ class Client:
         return 'streamed, ended by an error event' if b'event: error\n' in raw else 'lost: a stream without an end'
 
 
+def is_back(answers, killed_at):
+    """Whether answers take as long 5 s behind a kill as they did before the first."""
+    def p99(times):
+        return sorted(times)[len(times) * 99 // 100]
+
+    before = p99([took for at, took in answers if at + took < killed_at[0]])
+    after = {}
+    for at, took in answers:
+        last = max((k for k in killed_at if k <= at), default=None)
+        if last is not None:
+            after.setdefault('in 5 s' if at - last < 5 else 'later', []).append(took)
+    print(f'p99 before the first kill {before:.3f} s, of what is asked within 5 s of one {p99(after["in 5 s"]):.3f} s, '
+          f'later {p99(after["later"]):.3f} s')
+    return p99(after['later']) <= 1.5 * before
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--seconds', type=float, default=60)
     parser.add_argument('--kills', type=int, default=0, help='in place of --seconds: until so many workers were killed')
+    parser.add_argument('--rest', type=float, default=0, help='seconds between two kills, more than 5: then what is asked 5 s behind one '
+                        'must not take longer (p99) than 1.5 times what was asked before the first')
     args = parser.parse_args()
     expected, over = undisturbed(), threading.Event()
     workers = [Worker() for _ in range(N_WORKERS)]
     router = Router([w.url for w in workers], '--io-threads', '2')
-    rng, n_killed = random.Random(1), 0
+    rng, n_killed, killed_at = random.Random(1), 0, []
     try:
         assert router.wait_for(N_WORKERS), 'the workers do not come up'
         until = time.monotonic() + args.seconds - 3
         clients = [Client(router, i, expected, over) for i in range(N_CLIENTS)]
+        time.sleep(args.rest)
         while n_killed < args.kills if args.kills else time.monotonic() < until:
             time.sleep(rng.uniform(0.5, 1.5))
             worker = rng.choice(workers)
             worker.kill()
             n_killed += 1
+            killed_at.append(time.monotonic())
             time.sleep(rng.uniform(0, 1))
             worker.start()
+            time.sleep(args.rest)
         time.sleep(3)
         over.set()
         for client in clients:
@@ -135,13 +156,15 @@ def main():
         counts = sum((client.counts for client in clients), collections.Counter())
         for what, n in sorted(counts.items()):
             print(f'{n:7d} {what}')
-        times = sorted(t for client in clients for t in client.seconds)
+        answers = [answer for client in clients for answer in client.answers]
+        times = sorted(took for _, took in answers)
         print(f'{n_killed} workers killed, {router.metric("quire_route_retries_total"):.0f} requests asked elsewhere, '
               f'{router.metric("quire_route_moved_streams_total"):.0f} streams moved; an '
               f'answer takes {times[len(times) // 2]:.3f} s, p99 {times[len(times) * 99 // 100]:.3f} s')
         freed = eventually(lambda: all(w['load_tokens'] == w['requests'] == 0 for w in router.workers().values()))
         print('' if freed else f'loads are left: {router.workers()}')
-        return 0 if freed and not any(what.startswith('lost') for what in counts) else 1
+        back = is_back(answers, killed_at) if args.rest > 5 else True
+        return 0 if freed and back and not any(what.startswith('lost') for what in counts) else 1
     finally:
         router.stop()
         for worker in workers:

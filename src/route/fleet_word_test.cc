@@ -93,5 +93,29 @@ TEST(Fleet, ChoicesAndPromptsOfARequestAreAsManyRequests) {
   EXPECT_TRUE(world.fleet->loads().empty());
 }
 
+// A worker that takes requests and answers none has all of them as its load, for as long as it takes, however often
+// others are asked and answer meanwhile.
+TEST(Fleet, ASlowWorkerIsNotIdle) {
+  for (const char* policy : {"least_load", "two_choices", "predicted", "prefix", "hash"}) {
+    FleetWorld world(2, policy);
+    std::vector<Picked> unanswered;
+    const auto slow = world.worker(0);
+    for (int i = 0; i < 400; ++i) {
+      auto picked =
+          world.fleet->choose(asks(Hash128{static_cast<uint64_t>(i), static_cast<uint64_t>(i) << 40}, 100), {});
+      ASSERT_TRUE(picked);
+      if (picked->worker != slow) {  // the other one answers at once
+        world.fleet->worked(*picked->worker);
+        continue;
+      }
+      unanswered.push_back(std::move(*picked));
+    }
+    EXPECT_LE(unanswered.size(), 2U) << policy << ": what is not answered is work to do";
+    EXPECT_EQ(slow->n_requests, static_cast<int64_t>(unanswered.size()));
+    unanswered.clear();
+    EXPECT_EQ(world.load(), 0) << policy;
+  }
+}
+
 }  // namespace
 }  // namespace quire
