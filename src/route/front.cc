@@ -208,9 +208,8 @@ void Front::add_engines() {
   add("GET", "/api/ps", Scope::inference, [this](HttpRequest&&, const ReplyPtr& reply) {
     send_json(reply, Json::Object{{"models", ps_entries(context_.engines->states(), std::time(nullptr))}});
   });
-  add("GET", "/api/version", Scope::open, [](HttpRequest&&, const ReplyPtr& reply) {
-    send_json(reply, Json::Object{{"version", QR_VERSION}});
-  });
+  add("GET", "/api/version", Scope::open,
+      [](HttpRequest&&, const ReplyPtr& reply) { send_json(reply, Json::Object{{"version", QR_VERSION}}); });
   door_.router().add("POST", "/api/show", [this](const HttpRequest& head) {
     const Verdict passed = pass_on(Scope::inference, head);
     if (!passed.reads_body) return passed;

@@ -43,7 +43,7 @@ struct RouteLimits {
 
 struct RouteLimitRow {
   std::string_view name;
-  int64_t RouteLimits::*value;
+  int64_t RouteLimits::* value;
   std::string_view what;
 };
 // One row per member, in their order.

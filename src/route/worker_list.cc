@@ -41,8 +41,7 @@ WorkerEntry::~WorkerEntry() {
   sweeper_.reset();
   const auto left = std::make_shared<std::promise<void>>();
   const std::array<std::string, 3> words{"ZREM", kKey, url_};
-  if (redis_.send(
-          words, [left](const RedisReply&) { left->set_value(); }, 0))
+  if (redis_.send(words, [left](const RedisReply&) { left->set_value(); }, 0))
     left->get_future().wait_for(kLeaveWithin);
 }
 
@@ -80,8 +79,7 @@ WorkerList::WorkerList(RedisOptions redis, IsUp is_up, Changed changed, int64_t 
 void WorkerList::ask() {
   if (!redis_.up()) return;
   const std::array<std::string, 5> words{"EVAL", std::string(kNow) + kRead, "1", kKey, std::to_string(kMostEntered)};
-  redis_.send(
-      words, [this](const RedisReply& reply) { hear(reply); }, 0);
+  redis_.send(words, [this](const RedisReply& reply) { hear(reply); }, 0);
 }
 
 void WorkerList::hear(const RedisReply& reply) {

@@ -162,8 +162,7 @@ Status run(Args& args) {
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
   out.write("listening on " + routing->url());  // whether somebody reads it or not
   wait_for_stop_signal(signals);
-  drain_until_signal(
-      signals, [&](int64_t ms) { routing->stop(ms); }, int64_t{args.drain_seconds} * 1000);
+  drain_until_signal(signals, [&](int64_t ms) { routing->stop(ms); }, int64_t{args.drain_seconds} * 1000);
   return {};
 }
 

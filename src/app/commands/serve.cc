@@ -356,8 +356,7 @@ Status run(Args& args) {
   out.write("listening on " + serving->url());  // whether somebody reads it or not
   wait_for_stop_signal(signals);
   entry.reset();
-  drain_until_signal(
-      signals, [&](int64_t ms) { serving->stop(ms); }, int64_t{args.drain_seconds} * 1000);
+  drain_until_signal(signals, [&](int64_t ms) { serving->stop(ms); }, int64_t{args.drain_seconds} * 1000);
   engine->stop();
   return recording ? recording->finish() : Status{};
 }
