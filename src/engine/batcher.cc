@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/rng.h"
 #include "kv/block_ids.h"
 #include "model/batch_rows.h"
+#include "ops/sample.h"
 
 namespace quire {
 namespace {
@@ -67,6 +69,14 @@ void add_branches(const Plan& plan, const KvLayout& layout, int block_tokens, Ba
 // A sequence's own tokens, then its draft's.
 SequenceRows rows_of(const Grant& grant) {
   const std::span<const Token> tokens(grant.seq->tokens), draft(grant.seq->draft);
+  static constexpr Token kUnknown = 0;
+  if (grant.ids_from >= 0) {
+    return {.begin = grant.seq->n_computed,
+            .tokens = std::span(&kUnknown, 1),
+            .guesses = {},
+            .n_out = 1,
+            .n_dropped = grant.seq->kv.n_dropped};
+  }
   const auto begin = static_cast<size_t>(grant.seq->n_computed), n = static_cast<size_t>(grant.n_tokens);
   const size_t n_known = std::min(n, tokens.size() - begin);
   return {.begin = grant.seq->n_computed,
@@ -150,7 +160,30 @@ std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
   return {out, n};
 }
 
+bool is_of_step_before(const Grant& grant) { return grant.ids_from >= 0; }
+
 }  // namespace
+
+Tensor put_draws(const Plan& plan, Arena& arena) {
+  const Tensor out = arena.alloc(DType::i32, {plan.n_out, kPickNumbers});
+  int64_t row = 0;
+  for (const Grant& grant : plan.grants) {
+    const SamplingParams& wanted = grant.seq->request.sampling;
+    const auto position = static_cast<uint64_t>(grant.seq->n_computed + grant.n_tokens);
+    put_pick({wanted.temperature, random_unit(wanted.seed, position)}, out.row<int32_t>(row++));
+  }
+  return out;
+}
+
+Tensor put_ids_from(const Plan& plan, Arena& arena) {
+  if (std::ranges::none_of(plan.grants, is_of_step_before)) return {};
+  Tensor out = arena.alloc(DType::i32, {plan.n_tokens});
+  auto* at = out.ptr<int32_t>();
+  for (const Grant& grant : plan.grants) {
+    for (int i = 0; i < grant.n_tokens; ++i) *at++ = grant.ids_from;
+  }
+  return out;
+}
 
 int64_t batch_bytes(const BatchSize& most) {
   const int64_t n_blocks = most.n_ctx / most.block_tokens + 1 + kBlocksTogether;
@@ -158,7 +191,8 @@ int64_t batch_bytes(const BatchSize& most) {
   const auto runs = n_seqs * static_cast<int64_t>(sizeof(AdapterRows) + sizeof(VotingRows));
   const BatchRows::Size size{
       .n_rows = most.n_tokens, .n_seqs = n_seqs, .n_blocks = n_blocks, .n_again = most.n_branches * most.block_tokens};
-  return BatchRows::bytes(size, most.n_groups) + runs + 2 * Arena::kAlign;
+  const int64_t ids_and_draws = (2 + kPickNumbers) * (most.n_tokens * int64_t{sizeof(int32_t)} + Arena::kAlign);
+  return BatchRows::bytes(size, most.n_groups) + runs + ids_and_draws + 2 * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {

@@ -30,9 +30,11 @@ struct Counters {
   int64_t n_swaps_out = 0, n_swaps_in = 0, n_swaps_refused = 0, n_swapped_tokens = 0;
   // Of the preempted: those for whom blocks ran out; rows of the recomputed that this had cost.
   int64_t n_out_of_blocks = 0, n_recomputed_for_blocks = 0;
-  int64_t n_bounded = 0, n_dropped_tokens = 0;        // prompts that dropped blocks for their kv_budget, and of what
-  int64_t n_unretained_blocks = 0;                    // that were to be retained and were not, for a limit
-  int64_t n_unretained_below = 0;                     // the same of blocks in tiers
+  int64_t n_bounded = 0, n_dropped_tokens = 0;  // prompts that dropped blocks for their kv_budget, and of what
+  int64_t n_unretained_blocks = 0;              // that were to be retained and were not, for a limit
+  int64_t n_unretained_below = 0;               // the same of blocks in tiers
+  // Steps that were asked for while the one before them ran; rows of these behind the end of a sequence.
+  int64_t n_steps_ahead = 0, n_dropped_rows = 0;
   int64_t n_rows = 0, busy_ns = 0;                    // computed in all steps, and how long these took
   int64_t n_slot_steps = 0, n_filled_slot_steps = 0;  // slots of the blocks that ran with each step, those with a token
   StageTimes stage_ns{};                              // of all steps, where EngineEnv has a stage_clock

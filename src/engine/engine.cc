@@ -194,6 +194,8 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
   if (env.proposer != nullptr && env.proposer->writes_ahead() && env.recorder != nullptr)
     return fail(Code::invalid, "exit_layers excludes a recording: blocks that guesses are written into are not in it");
   QR_TRY_VOID(open_tiers(options, info, env));
+  const bool may_overlap = env.recorder == nullptr && env.proposer == nullptr && options.step_target_ms <= 0;
+  options.overlap = may_overlap && options.overlap.value_or(ops.ahead() != nullptr);
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
   memory.watcher = watcher;

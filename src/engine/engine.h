@@ -28,14 +28,13 @@ struct EngineOptions {
   // States of layers that keep one in place of attention, of kv_bytes. 0: three for each that may run, at most half of
   // kv_bytes and, where a context of n_ctx tokens and three states fit into them, at most what that context leaves.
   int n_states = 0;
-  int max_queue = 1024;  // waiting requests; beyond it submit fails
+  int max_queue = 1024, max_pins = 1024;  // waiting requests, beyond which submit fails; pins
   bool prefix_cache = true;
   double itl_target_ms = 0;   // prompts are cut so that a step with streams takes no longer; 0: cut at step_tokens only
   double step_target_ms = 0;  // likewise, and streams take turns (stream_turns.cc); 0: all of them are in every step
   std::string policy = "fcfs";
-  int allowance = 16384;   // of a tenant of weight 1, in virtual tokens (tenants.h); policies that know it alone
-  int64_t pin_bytes = -1;  // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
-  int max_pins = 1024;
+  int allowance = 16384;    // of a tenant of weight 1, in virtual tokens (tenants.h); policies that know it alone
+  int64_t pin_bytes = -1;   // of kv_bytes what pins may hold, at most what limit_pins allows. -1: a quarter, or that
   int64_t swap_bytes = -1;  // beside kv_bytes, for copies (swaps.h). -1: a quarter of it, or 0 where none are made
   double retain_share = 0.25, recompute_share = 0.05;  // of blocks, that requests retain; of rows, lost (growth.h)
   std::string kv_policy = "cost_aware";  // which cached block goes first when room is needed (kv/kv_policy.h)
@@ -47,6 +46,7 @@ struct EngineOptions {
   int max_draft = 0;       // tokens of a guess at most; 0: four where somebody guesses, eight where it adapts
   int max_side = 0, draft_rows = 0;  // of a tree beside these; of all guesses of a step, 0: as many as each may have
   int exit_layers = 0;               // after so many layers of the model the proposer "exit" leaves it, at least 1
+  std::optional<bool> overlap{};     // of steps (scheduler_ahead.cc); nothing: where the backend has ops for it
   bool adapt_draft = false;          // guesses are as long as it pays, by the durations of the steps that were
 };
 

@@ -39,6 +39,7 @@ class Storm {
     options_.policy = std::array{"fcfs", "priority", "prefix", "vtc", "deadlines"}[seed % 5];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     options_.step_target_ms = seed % 7 == 3 ? 0.002 : 0;
+    options_.overlap = seed % 2 == 1;
     n_blocks_ = 3 + below(6) + (pins ? 8 : 0);
     tenants_ = below(2) == 0;
     // As few blocks as a window and a step need, or more.
@@ -83,11 +84,12 @@ class Storm {
     EXPECT_EQ(end.stats.n_free_blocks + end.stats.n_cached_blocks + end.n_held_blocks, end.stats.n_blocks);
     EXPECT_EQ(end.stats.n_submitted, static_cast<int64_t>(streams_.size()));
     EXPECT_EQ(end.stats.n_finished + end.stats.n_cancelled + end.stats.n_failed, end.stats.n_submitted);
-    EXPECT_EQ(end.stats.spent.n_computed(), n_rows_);
+    EXPECT_EQ(end.stats.spent.n_computed() + end.stats.n_dropped_rows, n_rows_);
     EXPECT_EQ(charged_by(Cause::draft) > 0, end.stats.spent.computed[static_cast<size_t>(Cause::draft)] > 0);
     Cost charged;
     for (const Stream& stream : streams_) charged += stream.heard->usage.cost;
-    EXPECT_EQ(charged.n_computed(), n_rows_) << "what the requests were told they cost is what was computed";
+    EXPECT_EQ(charged.n_computed() + end.stats.n_dropped_rows, n_rows_)
+        << "what the requests were told they cost is what was computed";
     EXPECT_EQ(charged.computed, end.stats.spent.computed);
     EXPECT_EQ(charged.n_reused, end.stats.spent.n_reused);
     EXPECT_EQ(charged.n_wasted, end.stats.spent.n_wasted);
@@ -249,6 +251,8 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
     sum.busy_ns += storm.stats.busy_ns;
     sum.spent += storm.stats.spent;
     sum.n_bad_drafts += storm.stats.n_bad_drafts;
+    sum.n_steps_ahead += storm.stats.n_steps_ahead;
+    sum.n_dropped_rows += storm.stats.n_dropped_rows;
   }
   // The storms reach everything that they are about.
   EXPECT_GT(sum.n_finished, 10 * static_cast<int64_t>(kSeeds));
@@ -261,6 +265,8 @@ TEST(EngineRandom, EveryStreamIsAPrefixOfItsReferenceAndTheBooksBalance) {
   EXPECT_GT(sum.spent.n_accepted, 10 * static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.n_bad_drafts, static_cast<int64_t>(kSeeds));
   EXPECT_GT(sum.spent.n_wasted, 0);
+  EXPECT_GT(sum.n_steps_ahead, 10 * static_cast<int64_t>(kSeeds));
+  EXPECT_GT(sum.n_dropped_rows, static_cast<int64_t>(kSeeds) / 10);
   EXPECT_GT(n_pinned, static_cast<int>(kSeedsPins) / 3);
 }
 

@@ -2,49 +2,19 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <new>
 #include <utility>
 
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/audit.h"
-#include "engine/invocation.h"
-#include "engine/known_output.h"
 #include "kv/tiers/tier.h"
-#include "sample/rules.h"
 
 namespace quire {
 namespace {
 
 constexpr int64_t kViewNs = 100'000'000;            // so often sequences are shown as they are, at most
 constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked whether it is late
-
-// Counted among those that wait, unless it comes to nothing.
-struct Counted {
-  Counted(std::atomic<int>& of, int how_many) : count(of), n(how_many), n_before(of.fetch_add(how_many)) {}
-  ~Counted() {
-    if (!kept) count -= n;
-  }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-  std::atomic<int>& count;
-  const int n, n_before;
-  bool kept = false;
-};
-
-std::string no_place(int n, int n_waiting, int n_places) {
-  const std::string wait = std::to_string(n_waiting) + " requests wait";
-  if (n == 1) return "the queue is full: " + wait;
-  return "the queue has no room for " + std::to_string(n) + " sequences: " + wait + ", at most " +
-         std::to_string(n_places) + " can";
-}
-
-std::string no_share(int n, int n_waiting, int max) {
-  const std::string what = n == 1 ? "the queue is full for this client: "
-                                  : "the queue has no room for " + std::to_string(n) + " sequences of this client: ";
-  return what + std::to_string(n_waiting) + " requests wait, of one client at most " + std::to_string(max);
-}
 
 }  // namespace
 
@@ -74,6 +44,11 @@ LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, Eng
     tiers_.on_arrival([this] { inbox_.wake(); });
     scheduler_.load_from(tiers_, watcher_);
   }
+  overlaps_ = options_.overlap.value_or(false);
+  if (overlaps_ && !pass_.prepare_ahead()) {
+    log_warn("steps do not overlap: there is no memory for it");
+    overlaps_ = false;
+  }
   for (const VirtualTokens& tokens : env_.prefixes) {
     scheduler_.learn(tokens, [&](const Plan& plan) { pass_.write(plan, cache_.view(), tokens); });
   }
@@ -97,65 +72,6 @@ KvCacheOptions LoopEngine::cache_options(const EngineMemory& memory) {
   out.n_departures = static_cast<int>(std::min(kDeparturesPerBlock * int64_t{out.n_blocks}, kMostDepartures));
   hook_blocks(out, watcher_, tiers_, cache_, counts.n_blocks);
   return out;
-}
-
-Result<int> LoopEngine::n_virtual(const Request& request) const {
-  if (request.prefix == 0) return 0;
-  const auto at = std::ranges::find(env_.prefixes, request.prefix, &VirtualTokens::content);
-  if (at != env_.prefixes.end()) return at->n;
-  return fail(Code::invalid, "prefix " + std::to_string(request.prefix) + " is none of the " +
-                                 std::to_string(env_.prefixes.size()) + " that are loaded");
-}
-
-Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sink) {
-  QR_CHECK(sink != nullptr);
-  QR_TRY(const int n_before, n_virtual(request));
-  QR_TRY_VOID(check_request(request, limits_, n_before));
-  if (request.adapter != nullptr && env_.recorder != nullptr)
-    return fail(Code::invalid, "this run is recorded, and a recording holds no adapters");
-  QR_TRY_VOID(check_pin(request, n_before));
-  QR_TRY_VOID(check_explain(request));
-  if (request.places == nullptr) {
-    QR_TRY(request.places, reserve(request.tenant, 1));
-  }
-  const std::shared_ptr<QueuePlaces> places = std::move(request.places);
-  auto rules = make_rules({request.sampling, request.prompt, request.stop_ids, limits_.n_vocab});
-  std::ranges::move(rules, std::inserter(request.rules, request.rules.begin()));
-  QR_TRY_VOID(replay_output(request, env_.recorder != nullptr));
-  auto seq = std::make_unique<Sequence>();
-  seq->submitted_ns = env_.clock->now_ns();
-  if (n_before > 0 || !request.output.empty()) seq->tokens = known_tokens(request, n_before);
-  seq->n_virtual = seq->of_prompt.n_pooled = n_before;
-  seq->of_prompt.n_scored = n_before + 1;
-  seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
-  if (request.adapter != nullptr) seq->n_base = tokens_before_invocation(request.prompt, request.adapter->invocation);
-  if (request.explain == nullptr) seq->budget = {request.kv_budget, seq->n_prompt, options_.block_tokens};
-  seq->request = std::move(request);
-  seq->sink = std::move(sink);
-  seq->in_queue = true;
-  const SeqId id = inbox_.submit(std::move(seq));
-  if (id == 0) return fail(Code::cancelled, "the engine has stopped");
-  places->take();
-  return id;
-}
-
-Result<std::shared_ptr<QueuePlaces>> LoopEngine::reserve(uint64_t tenant, int n) {
-  Counted counted(n_inbox_, n);
-  const int max_queue = options_.max_queue, n_places = QueueShares::places(max_queue);
-  const int n_waiting = counted.n_before + n_waiting_.load();
-  if (n > n_places - n_waiting) return fail(Code::exhausted, no_place(n, n_waiting, n_places));
-  if (!shares_.enter(tenant, n, max_queue, n_waiting)) return fail(Code::exhausted, no_share(n, n_waiting, max_queue));
-  try {
-    auto places = std::make_shared<QueuePlaces>(n, [this, tenant](int n_left) {
-      n_inbox_ -= n_left;
-      shares_.leave(tenant, n_left);
-    });
-    counted.kept = true;
-    return places;
-  } catch (const std::bad_alloc&) {
-    shares_.leave(tenant, n);
-    throw;
-  }
 }
 
 // The engine thread is woken, so that the blocks are there before somebody asks for room.
@@ -205,6 +121,7 @@ void LoopEngine::cancel_all() {
     record(EngineInput::Kind::cancel, id, now);
     finish({scheduler_.remove(id), Finish::cancelled, ""}, now);
   }
+  drop_ahead();
   publish(0);
   if (any && env_.on_step_end) env_.on_step_end();
 }
@@ -256,11 +173,35 @@ bool LoopEngine::explain_next(int64_t now_ns) {
   return true;
 }
 
+// Asks for the step, unless that was done, and for the next one; then it waits for this one.
+Status LoopEngine::run_ahead(const Plan& plan) {
+  if (!is_asked_) pass_.ask(plan, cache_.view(), laps_);
+  scheduler_.advance();
+  const Plan* next = scheduler_.may_run_ahead() ? scheduler_.plan_ahead() : nullptr;
+  laps_.lap(Stage::plan);
+  if (next != nullptr) {
+    pass_.ask(*next, cache_.view(), laps_);
+    asks_ahead_ = true;
+    ++counts_.n_steps_ahead;
+  }
+  return pass_.take(plan, laps_);
+}
+
+// Where nobody is left in the step that was asked for ahead, it is waited for, and was for nothing.
+void LoopEngine::drop_ahead() {
+  if (!asks_ahead_ || scheduler_.is_ahead()) return;
+  pass_.abandon();
+  asks_ahead_ = false;
+}
+
 // False when the pass failed: nothing of it is committed, whom it was for ends with an error, and all others go on.
+// Everybody in the step that was asked for ahead is in this one.
 bool LoopEngine::run(const Plan& plan) {
   std::string error;
   try {
-    const Status done = pass_.run(plan, cache_.view(), laps_);
+    const bool ahead = is_asked_ || (overlaps_ && pass_.has_room_ahead(plan) && scheduler_.may_run_ahead());
+    const Status done = ahead ? run_ahead(plan) : pass_.run(plan, cache_.view(), laps_);
+    if (done && !ahead) scheduler_.advance();
     if (done) return true;
     error = failure({done.error().message});
   } catch (const std::bad_alloc&) {
@@ -269,6 +210,7 @@ bool LoopEngine::run(const Plan& plan) {
     error = failure({thrown.what()});
   }
   pass_.abandon();
+  asks_ahead_ = false;
   log_error(failure({"a step failed: ", error}));
   scheduler_.fail_step(error == kNoMemory ? error : failure({"the step failed: ", error}), ended_);
   return false;
@@ -349,8 +291,10 @@ bool LoopEngine::step() {
   drop_unpinned();
   cache_.tell_time(start);
   const bool drained = drain(start);
+  drop_ahead();
+  is_asked_ = std::exchange(asks_ahead_, false);
   const bool refused = refuse_late(start), explained = explain_next(start), loaded = scheduler_.loading();
-  const Plan& plan = scheduler_.plan(start);
+  const Plan& plan = is_asked_ ? scheduler_.take_ahead() : scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
   const bool moved = worked || starved != nullptr || drained || explained || refused;
@@ -381,7 +325,6 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
   record(EngineInput::Kind::clock, 0, now);
   ++counts_.n_steps;
   if (done) {
-    scheduler_.advance();
     scheduler_.charge_stages(laps_.step());
     pass_.emit_prompts();
     tell_progress(plan);
@@ -389,6 +332,7 @@ void LoopEngine::work(const Plan& plan, int64_t start_ns) {
     scheduler_.commit(pass_.sampled(), now, told, ended_);
   }
   for (Ended& ended : ended_) finish(std::move(ended), now);
+  drop_ahead();
   laps_.lap(Stage::commit);
   if (scheduler_.idle()) show_requests(now);
   publish(now - start_ns);

@@ -68,6 +68,8 @@ class LoopEngine final : public Engine {
   void take_in(std::unique_ptr<Sequence> seq, int64_t now_ns);
   void work(const Plan& plan, int64_t start_ns);
   bool run(const Plan& plan);
+  Status run_ahead(const Plan& plan);
+  void drop_ahead();
   void starve(std::unique_ptr<Sequence> seq, int64_t now_ns) {
     finish({std::move(seq), Finish::error, std::string(kNoMemory)}, now_ns);
   }
@@ -106,6 +108,9 @@ class LoopEngine final : public Engine {
   Explains explains_;
   Counters& counts_ = scheduler_.counters();
   StepPass pass_;
+  bool overlaps_ = false;    // the next step may be asked for while one runs
+  bool is_asked_ = false;    // the planned one was, in the step before
+  bool asks_ahead_ = false;  // the one behind it is
   Laps laps_;
   Inbox inbox_;
   QueueShares shares_;

@@ -29,11 +29,12 @@ void Plan::add(const Grant& grant) {
   count(grant, 1);
 }
 
-void Plan::drop(const Sequence& seq) {
+bool Plan::drop(const Sequence& seq) {
   const auto at = std::find_if(grants.begin(), grants.end(), [&](const Grant& g) { return g.seq == &seq; });
-  if (at == grants.end()) return;
+  if (at == grants.end()) return false;
   count(*at, -1);
   grants.erase(at);
+  return true;
 }
 
 void Plan::group_adapters() {
@@ -58,10 +59,14 @@ void Plan::set_branches(Grant& grant) {
   count(grant, 1);
 }
 
-void Plan::place_branches() {
+void Plan::place() {
   n_branches = 0;
-  int row = n_tokens, out = n_out;
-  for (const Grant& grant : grants) row -= grant.n_side, out -= grant.n_side;
+  int row = 0, out = 0;
+  for (Grant& grant : grants) {
+    grant.first_out = out;
+    row += grant.n_tokens;
+    out += grant.n_out;
+  }
   for (const Grant& grant : grants) {
     if (grant.n_side == 0) continue;
     for (Branch& branch : grant.seq->branches) {

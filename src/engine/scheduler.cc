@@ -25,11 +25,11 @@ bool reserve(std::vector<T>& out, size_t n) {
   }
 }
 
-// Of the grant's rows those of its prompt that are computed for the first time. Before the sequence moves on.
+// Of the grant's rows those of its prompt that were computed for the first time. When the sequence has moved on.
 int n_new_prompt(const Grant& grant) {
   const Sequence& seq = *grant.seq;
-  const int end = std::min(seq.n_computed + grant.n_tokens, seq.n_prompt);
-  return std::max(0, end - seq.n_computed - grant.n_recomputed);
+  const int begin = seq.n_computed - grant.n_tokens, end = std::min(seq.n_computed, seq.n_prompt);
+  return std::max(0, end - begin - grant.n_recomputed);
 }
 
 }  // namespace
@@ -45,6 +45,7 @@ Scheduler::Scheduler(const EngineOptions& options, KvCache& cache, const Policy&
       tenants_(options.allowance) {
   running_.reserve(static_cast<size_t>(max_running()));
   plan_.grants.reserve(static_cast<size_t>(max_running()));
+  ahead_.grants.reserve(static_cast<size_t>(max_running()));
   growing_.reserve(static_cast<size_t>(max_running()) + 1);
   if (options.step_target_ms > 0) streams_.reserve(static_cast<size_t>(max_running()));
 }
@@ -88,6 +89,7 @@ std::unique_ptr<Sequence> Scheduler::remove(SeqId id) {
       n_pending_waiting_ -= static_cast<int64_t>(out->tokens.size());
       Tenants::waits_no_more(*out->tenant);
     }
+    if (ahead_.drop(*out)) ++accounts_.counters().n_dropped_rows;
     out->load = nullptr;
     swaps_.drop(*out, false);
     growth_.find_again(*out, out->n_at_stake);
@@ -147,6 +149,7 @@ int Scheduler::affordable(const Sequence& seq, int n) const {
 }
 
 const Plan& Scheduler::plan(int64_t now_ns) {
+  QR_DCHECK(!is_ahead());
   plan_.clear();
   ++n_plans_;
   planned_ns_ = now_ns;
@@ -165,7 +168,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   grant_running(false);
   admit(nullptr);
   plan_.group_adapters();
-  plan_.place_branches();
+  plan_.place();
   tenants_.end_plan();
   return plan_;
 }
@@ -365,11 +368,15 @@ bool Scheduler::admit_one(Sequence& seq, int budget) {
 }
 
 void Scheduler::advance() {
+  for (const Grant& grant : plan_.grants) grant.seq->n_computed += grant.n_tokens;
+}
+
+// Behind advance(), of a step that did not fail.
+void Scheduler::charge_rows() {
   for (const Grant& grant : plan_.grants) {
     accounts_.computed(grant);
     growth_.computed(grant.n_tokens - grant.n_recomputed - grant.n_drafted);
     Tenants::charge(*grant.seq->tenant, n_new_prompt(grant), 0);
-    grant.seq->n_computed += grant.n_tokens;
   }
 }
 
@@ -389,6 +396,8 @@ void Scheduler::fail_step(std::string_view error, std::vector<Ended>& ended) {
 }
 
 void Scheduler::commit(std::span<Sampled> sampled, int64_t now_ns, const EmitToken& emit, std::vector<Ended>& ended) {
+  committed_ns_ = now_ns;
+  charge_rows();
   const int64_t step_ns = std::max<int64_t>(now_ns - planned_ns_, 0);
   step_cost_.observe(plan_.shape, step_ns);
   accounts_.step(plan_, running_, cache_.block_tokens(), step_ns);

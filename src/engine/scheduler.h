@@ -74,8 +74,16 @@ class Scheduler {
   const Plan& plan(int64_t now_ns);
   // The one that there was no memory for when plan() would have admitted it, taken out; null: none.
   std::unique_ptr<Sequence> take_starved();
-  // What is known before a value of the step is: how far everyone will be, and why each row was computed. After the
-  // pass.
+  // Of steps that overlap (scheduler_ahead.cc). Whether the step behind the planned one can be planned before that
+  // one's tokens are known. REQUIRES that nobody guesses and that streams take no turns.
+  bool may_run_ahead() const;
+  // That step, behind advance(): a row for each that may go on, whose id the planned step gives. Null: there is no room
+  // for it. From then on plan() waits for take_ahead(), and who leaves has no row in it.
+  const Plan* plan_ahead();
+  bool is_ahead() const { return !ahead_.grants.empty(); }  // false too when all of it have left
+  // It is the planned one now, behind commit().
+  const Plan& take_ahead();
+  // What is known before a value of the step is: how far everyone will be. Once it was asked for.
   void advance();
   // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is
   // measured.
@@ -127,6 +135,8 @@ class Scheduler {
   void look_up_hits();
   int affordable(const Sequence& seq, int n) const;
   bool waits(Sequence& seq);
+  void charge_rows();
+  bool is_last(const Sequence& seq) const;  // scheduler_ahead.cc
   void grant_running(bool decoding);
   // Of running_, by number.
   size_t last() const;
@@ -193,7 +203,7 @@ class Scheduler {
   std::unique_ptr<Loads> loads_;        // null: there is no tier
   std::unique_ptr<Drafting> drafting_;  // null: nobody guesses
   Seqs running_, waiting_;
-  Plan plan_;
+  Plan plan_, ahead_;
   bool preempted_now_ = false, waiting_sorted_ = false;
   SeqId way_made_ = 0;  // in this plan, for this one: it is its tenant's turn
   SeqId starved_ = 0;   // of this plan
@@ -201,7 +211,7 @@ class Scheduler {
   Tenants tenants_;
   int64_t n_pending_waiting_ = 0;  // tokens of all that wait
   double mean_generated_ = 0;      // by those that ended
-  int64_t n_plans_ = 0, planned_ns_ = 0, n_stream_turns_ = 0;
+  int64_t n_plans_ = 0, planned_ns_ = 0, committed_ns_ = 0, n_stream_turns_ = 0;
   StepCost step_cost_;
   std::vector<StreamTurn> streams_;    // scratch, of max_running() where steps have a target
   std::vector<Candidate> candidates_;  // scratch of sort

@@ -1,5 +1,8 @@
 #include "engine/step_pass.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 #include "engine/batcher.h"
 #include "engine/limits.h"
@@ -54,6 +57,65 @@ Status StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
   ops_.sample(sampled(), logits, params_.make(plan, ops_));
   laps.lap(Stage::sample);
   return ops_.take_error();
+}
+
+bool StepPass::prepare_ahead() {
+  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  const int64_t row_bytes = int64_t{model_.info().n_vocab} * 4;
+  const int64_t n = std::min<int64_t>(std::min(options_.max_seqs, options_.step_tokens), kMostBytes / row_bytes);
+  if (n == 0) return false;
+  Result<Buffer> picked = ops_.allocate(n * 4), first = ahead_.allocate_sent(n * row_bytes);
+  Result<Buffer> second = ahead_.allocate_sent(n * row_bytes);
+  if (!picked || !first || !second) return false;
+  picked_ = std::move(*picked);
+  sent_ = {std::move(*first), std::move(*second)};
+  n_sent_rows_ = static_cast<int>(n);
+  return true;
+}
+
+Tensor StepPass::sent(int slot, int first, int64_t n) const {
+  return Tensor::dense(sent_[static_cast<size_t>(slot)].data(), DType::f32, {n_sent_rows_, model_.info().n_vocab})
+      .rows(first, n);
+}
+
+void StepPass::ask(const Plan& plan, const KvView& kv, Laps& laps) {
+  QR_DCHECK(n_asked_ - n_taken_ < 2 && has_room_ahead(plan));
+  arena_.reset();
+  Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
+  const Tensor from = put_ids_from(plan, arena_), draws = put_draws(plan, arena_);
+  const Tensor picked = Tensor::dense(picked_.data(), DType::i32, {n_sent_rows_});
+  if (!from.empty()) {
+    // Not among the tables: these are the host's.
+    const Tensor ids = Tensor::dense(arena_.alloc(DType::f32, {plan.n_tokens}).data, DType::i32, {plan.n_tokens});
+    ahead_.take_picked(ids, batch.ids, picked, from);
+    batch.ids = ids;
+  }
+  laps.lap(Stage::batch);
+  const Pass pass{&batch, kv, &arena_, &ops_, taps_};
+  const Tensor logits = model_.head(layers(model_.embed(pass), pass), pass);
+  ahead_.pick(picked, logits, draws);
+  const auto slot = static_cast<int>(n_asked_++ % 2);
+  ahead_.send(sent(slot, 0, plan.n_out), logits, slot);
+  laps.lap(Stage::forward);
+}
+
+Status StepPass::take(const Plan& plan, Laps& laps) {
+  const std::span<const SampleParams> params = params_.make(plan, ops_);
+  const auto slot = static_cast<int>(n_taken_ % 2);
+  QR_TRY_VOID(ahead_.arrived(slot));
+  laps.lap(Stage::forward);
+  ++n_taken_;
+  prompt_rows_.scored.clear();
+  prompt_rows_.pooled.clear();
+  n_sampled_ = static_cast<size_t>(plan.n_out);
+  for (size_t i = 0, end = 0; i < n_sampled_; i = end) {
+    const int first = plan.grants[i].first_out;
+    for (end = i + 1; end < n_sampled_ && plan.grants[end].first_out == first + static_cast<int>(end - i);) ++end;
+    ahead_.sample_sent(sampled().subspan(i, end - i), sent(slot, first, static_cast<int64_t>(end - i)),
+                       params.subspan(i, end - i));
+  }
+  laps.lap(Stage::sample);
+  return {};
 }
 
 void StepPass::write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens) {

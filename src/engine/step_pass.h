@@ -2,6 +2,7 @@
 // output, and what prompts want beside. It decides nothing and advances nobody. Owns the step's arena. One engine's;
 // engine thread.
 #pragma once
+#include <array>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/prompt_scores.h"
 #include "engine/row_params.h"
 #include "engine/virtual_tokens.h"
+#include "ops/ahead_ops.h"
 #include "spec/proposer.h"
 #include "tensor/arena.h"
 
@@ -25,6 +27,10 @@ class StepPass {
     reserve();
   }
 
+  // Takes memory for steps that overlap; false, and nothing is kept: there is none for them.
+  bool prepare_ahead();
+  bool has_room_ahead(const Plan& plan) const { return plan.n_out <= n_sent_rows_; }
+
   // From now on runs write to these; they outlive it.
   void tap_into(std::span<const Tap> taps, std::span<const StreamTap> all_rows) {
     taps_ = taps;
@@ -33,7 +39,17 @@ class StepPass {
   // An error is the device's. Throws what the pass throws (no memory, say). Nothing of it counts then, and whoever
   // catches calls abandon().
   Status run(const Plan& plan, const KvView& kv, Laps& laps);
-  void abandon() { static_cast<void>(ops_.take_error()); }
+  // The same in two parts, of a plan whose rows of output are one of each grant, behind prepare_ahead(): another may be
+  // asked for between them, and two at most. Its ids may be those that the one asked for before picks
+  // (Grant::ids_from). What was dropped of the plan in between is not sampled. An error in one means that neither
+  // counts.
+  void ask(const Plan& plan, const KvView& kv, Laps& laps);
+  Status take(const Plan& plan, Laps& laps);
+  // Waits for all that was asked for.
+  void abandon() {
+    static_cast<void>(ops_.take_error());
+    n_taken_ = n_asked_;
+  }
   // Writes the plan's rows, of one sequence that has virtual tokens alone.
   void write(const Plan& plan, const KvView& kv, const VirtualTokens& tokens);
   const Status& written() const { return written_; }  // whether all of that could be done
@@ -48,9 +64,12 @@ class StepPass {
  private:
   void reserve();
   Tensor layers(Tensor x, const Pass& pass);
+  Tensor sent(int slot, int first, int64_t n) const;
 
   const Model& model_;
   Ops& ops_;
+  HostAhead host_ahead_{ops_};
+  AheadOps& ahead_ = ops_.ahead() != nullptr ? *ops_.ahead() : host_ahead_;
   const EngineOptions& options_;
   Arena arena_;
   Status written_;
@@ -61,6 +80,11 @@ class StepPass {
   RowParams params_;
   std::vector<Sampled> sampled_;
   size_t n_sampled_ = 0;
+  // Of steps that overlap: what the last one picked, and the logits of two, in turns.
+  Buffer picked_;
+  std::array<Buffer, 2> sent_;
+  int n_sent_rows_ = 0;
+  int64_t n_asked_ = 0, n_taken_ = 0;
   PromptRows prompt_rows_;
   PromptScores scores_;
   Pooling pooling_;

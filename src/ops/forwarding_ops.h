@@ -17,6 +17,7 @@ class ForwardingOps : public Ops {
   int64_t free_bytes() override { return target().free_bytes(); }
   Result<Buffer> allocate_arena(int64_t bytes) override { return target().allocate_arena(bytes); }
   void finish() override { target().finish(); }
+  AheadOps* ahead() override { return target().ahead(); }
   Status take_error() override { return target().take_error(); }
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override {
     return target().load_linear(weight, bias, shard);

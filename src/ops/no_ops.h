@@ -26,6 +26,7 @@ class NoOps : public ForwardingOps {
   Result<Buffer> allocate_arena(int64_t bytes) override { return allocate(bytes); }
   void finish() override {}
   Status take_error() override { return {}; }
+  AheadOps* ahead() override { return nullptr; }
   void each(int64_t n, const std::function<void(int64_t)>& task) override {
     for (int64_t i = 0; i < n; ++i) task(i);
   }

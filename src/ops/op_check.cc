@@ -300,6 +300,19 @@ void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {
   QR_CHECK(y.dim(0) == ids.dim(0) && y.dim(1) == x.dim(1), shape_text(y));
 }
 
+void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& draws) {
+  check_index(picked);
+  check_matrix(draws, DType::i32);
+  QR_CHECK(draws.dim(0) == logits.dim(0) && draws.dim(1) == kPickNumbers && draws.is_dense(), shape_text(draws));
+  check_matrix(logits, DType::f32);
+  QR_CHECK(picked.dim(0) >= logits.dim(0) && logits.dim(1) > 0, shape_text(logits));
+}
+
+void check_take_picked(const Tensor& out, const Tensor& ids, const Tensor& picked, const Tensor& from) {
+  for (const Tensor* t : {&out, &ids, &picked, &from}) check_index(*t);
+  QR_CHECK(out.dim(0) == ids.dim(0) && out.dim(0) == from.dim(0), shape_text(out));
+}
+
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params) {
   check_matrix(logits, DType::f32);
   QR_CHECK(static_cast<size_t>(logits.dim(0)) == n_out && n_out == n_params, shape_text(logits));

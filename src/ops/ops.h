@@ -37,6 +37,7 @@ class Ops {
   // What was asked for before has happened: until the next op the host may read and write what ops read and write.
   // An op may be asked for and not done before, its operands read that late; only sample() finishes by itself.
   virtual void finish() {}
+  virtual class AheadOps* ahead() { return nullptr; }  // ops/ahead_ops.h; null: ops are over when they return
   // finish(), and what went wrong since it was asked the last time: the first failure of a call to a device that goes
   // on. Nothing that was asked for behind that call was done, and what ops wrote counts for nothing.
   virtual Status take_error() { return {}; }

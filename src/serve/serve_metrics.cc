@@ -170,6 +170,8 @@ void ServeMetrics::refresh(const EngineStats& s, int64_t n_preparing) {
         .total("quire_engine_cpu_seconds_total",
                "Processor time of all threads while the engine was at this part of its steps.", {{"stage", kStages[i]}})
         .set(seconds(s.stage_ns[i]));
+  count("quire_steps_ahead_total", "Steps that were planned while the one before them ran.", s.n_steps_ahead);
+  count("quire_dropped_rows_total", "Rows of these that nobody needed: their sequences had ended.", s.n_dropped_rows);
   count("quire_num_preemptions_total", "Sequences preempted.", s.n_preempted);
   count("quire_kv_bounded_prompts_total", "Prompts that dropped blocks of the cache for their kv_budget.", s.n_bounded);
   count("quire_kv_dropped_tokens_total", "Tokens of these blocks.", s.n_dropped_tokens);

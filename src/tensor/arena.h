@@ -2,6 +2,7 @@
 // addresses (captured GPU graphs rely on it). Owner: the engine thread.
 #pragma once
 #include <cstdint>
+#include <utility>
 
 #include "base/check.h"
 #include "tensor/buffer.h"
@@ -50,7 +51,11 @@ class Arena {
   static constexpr int64_t row_bytes(int64_t n, int64_t n_columns) {
     return n * row_stride(n_columns) * int64_t{sizeof(float)} + kAlign;
   }
-  void reset() { release({}); }
+  // Whole numbers of before stay as they are until the next reset.
+  void reset() {
+    if (Tables* tables = buffer_.tables()) std::swap(tables->data, tables->other);
+    release({});
+  }
   // Everything allocated after mark() is freed by release(mark).
   Mark mark() const { return {used_, buffer_.tables() != nullptr ? buffer_.tables()->used : 0}; }
   void release(Mark mark) {

@@ -15,11 +15,13 @@ namespace quire {
 enum class PageKind : uint8_t { huge_explicit, huge_advised, small };
 std::string_view page_kind_name(PageKind);  // how 2 MiB pages were come by: "explicit", "advised" or "refused"
 
-// Memory that a host writes tables of whole numbers into, for a device that takes a copy of what is used of it.
+// Memory that a host writes tables of whole numbers into, for a device that takes a copy of what is used of it. There
+// are two of it: while the device takes a copy of one, the host writes to the other.
 struct Tables {
   std::byte* data = nullptr;
-  int64_t bytes = 0;
-  int64_t used = 0;  // from the first byte on
+  std::byte* other = nullptr;
+  int64_t bytes = 0;  // of each
+  int64_t used = 0;   // of `data`, from the first byte on
 };
 
 // Copies bytes of memory that a device has and the host does not reach. What was asked of the device before has

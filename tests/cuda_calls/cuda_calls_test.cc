@@ -1,7 +1,7 @@
 // Whole runs of the engine on a driver for tests of which calls fail: any of those that open a device, load a model,
-// copy, launch, record, replay, wait and give back. Whoever was in the step ends with an error that names the call;
-// everybody else hears every bit that he hears on the CPU, where nobody runs beside him; nothing is left of a device in
-// the end. 10,000 seeds with QUIRE_TEST_ALL.
+// copy, launch, record, replay, wait and give back, where steps overlap too. Whoever was in the step ends with an error
+// that names the call; everybody else hears every bit that he hears on the CPU, where nobody runs beside him; nothing
+// is left of a device in the end. 10,000 seeds with QUIRE_TEST_ALL.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -241,6 +241,7 @@ int n_seeds() {
 
 struct Seen {
   int n_hit = 0, n_failed = 0, n_all = 0, n_without_harm = 0, n_not_opened = 0;
+  int64_t n_ahead = 0;
 };
 
 // One world after the other, of which every fourth is opened while a call fails.
@@ -269,6 +270,7 @@ void run_world(const TestDriver& driver, int number, int n_waves, Seen& seen) {
     seen.n_failed += static_cast<int>(wave.n_failed());
     seen.n_all += static_cast<int>(wave.n_streams());
   }
+  seen.n_ahead += world->engine->stats().n_steps_ahead;
 }
 
 TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
@@ -282,6 +284,7 @@ TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
   EXPECT_GT(seen.n_hit, n_seeds() / 3);
   EXPECT_GT(seen.n_failed, seen.n_hit / 2);
   EXPECT_GT(seen.n_without_harm, 0);
+  EXPECT_GT(seen.n_ahead, n_seeds() / 2);
   EXPECT_TRUE(kSanitized || seen.n_not_opened > 0);
   std::printf("calls that failed: %d, requests that ended so: %d of %d, without harm: %d, worlds not opened: %d\n",
               seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened);

@@ -49,6 +49,7 @@ class Bench {
     return buffers_.back().data();
   }
   Ops& ops() { return ops_; }
+  AheadOps& ahead() { return ops_.ahead() != nullptr ? *ops_.ahead() : on_host_; }
   // What the host may read from now on.
   std::vector<float> values(const Tensor& t) {
     ops_.finish();
@@ -74,6 +75,7 @@ class Bench {
     return out;
   }
   Ops& ops_;
+  HostAhead on_host_{ops_};
   std::vector<Buffer> buffers_;
   std::deque<Arena> arenas_;
 };
@@ -103,6 +105,16 @@ inline std::vector<float> product(Bench& bench, int64_t n, int64_t n_in, int64_t
 }
 
 inline std::vector<float> one_product(Bench& bench) { return product(bench, 17, 640, 100); }
+inline std::vector<float> one_pick(Bench& bench) {
+  const Tensor picked = Tensor::dense(bench.bytes(8, 0), DType::i32, {2});
+  std::vector<int32_t> numbers(2 * kPickNumbers);
+  put_pick({0.0F, 0.0}, numbers.data());
+  put_pick({0.9F, 0.6}, numbers.data() + kPickNumbers);
+  const Tensor draws = Tensor::dense(bench.ints(numbers).data, DType::i32, {2, kPickNumbers});
+  bench.ahead().pick(picked, bench.floats(Matrix(2, 3000, 11)), draws);
+  bench.ops().finish();
+  return {static_cast<float>(picked.ptr<int32_t>()[0]), static_cast<float>(picked.ptr<int32_t>()[1])};
+}
 inline std::vector<float> one_product_of_many_rows(Bench& bench) { return product(bench, 70, 640, 100); }
 
 // Parts of several formats, one of them floats; n_in need not be whole blocks where all are.

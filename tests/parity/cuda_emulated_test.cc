@@ -48,7 +48,7 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
   for (const Body body : {one_product, one_product_of_many_rows, one_product_with_mins, one_product_of_halves,
-                          one_attention, one_attention_of_q8, one_attention_of_q4}) {
+                          one_attention, one_attention_of_q8, one_attention_of_q4, one_pick}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -66,6 +66,9 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
   for (int nth = 0; nth < 2; ++nth) {  // of LinearFloat
     const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
     EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
+  }
+  for (int nth = 0; nth < 4; ++nth) {  // of a draw
+    EXPECT_NE(noticed(one_pick, {no_barrier, nth}).fault.find("pick.cuh:"), std::string::npos) << nth;
   }
   const auto is_of_attention = [](const std::string& fault) {
     return fault.find("attention.cuh:") != std::string::npos || fault.find("cache.cuh:") != std::string::npos;
@@ -99,6 +102,7 @@ TEST(CudaMutants, LanesAreTheRightOnes) {
   for (int nth = 1; nth < 3; ++nth) {                          // of the sums of halves of a group, and of both
     EXPECT_TRUE(noticed(one_product_with_mins, {wrong_lane, nth}).differs) << nth;
   }
+  EXPECT_TRUE(noticed(one_pick, {wrong_lane, 0}).differs);
   EXPECT_TRUE(noticed(one_attention, {wrong_lane, 1}).differs);  // the first step of a fold
 }
 

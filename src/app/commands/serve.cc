@@ -56,8 +56,8 @@ struct Args {
   AccessOptions access;
   KvEventOptions kv_events;
   DirectoryPlace directory;
-  std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", warm_prompts, kv_disk_size = "4G",
-              kv_remote_password_file, record, record_limit = "1G";
+  std::string kv_memory = "auto", pin_memory = "auto", swap_memory = "auto", overlap = "auto", warm_prompts,
+              kv_disk_size = "4G", kv_remote_password_file, record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
   SamplingChoice sampling;
@@ -214,6 +214,14 @@ Status check_record(Args& args) {
   return check_not_model("--record", args.record, args.model.model);
 }
 
+Status check_overlap(Args& args) {
+  const std::string& wish = args.overlap;
+  if (wish != "auto" && wish != "on" && wish != "off")
+    return fail(Code::invalid, "--overlap must be auto, on or off, got \"" + wish + "\"");
+  if (wish != "auto") args.engine.overlap = wish == "on";
+  return {};
+}
+
 // What can be known to be wrong before there is a model.
 Status check(Args& args) {
   QR_TRY_VOID(check(args.sampling));
@@ -228,6 +236,7 @@ Status check(Args& args) {
   if (!args.adapters.empty() && !args.record.empty())
     return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
   QR_TRY(args.engine.kv_bytes, parse_bytes_or_auto("--kv-memory", args.kv_memory));
+  QR_TRY_VOID(check_overlap(args));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_kv_events(args.kv_events, args.engine.prefix_cache));
   QR_TRY_VOID(check_directory_place(args.directory, args.serve.host));
@@ -388,6 +397,9 @@ QR_REGISTER(
           line.option("--warm-prompts", args->warm_prompts,
                       "a file of prompts to compute and pin at the start, for every key; each line is a "
                       "JSON string, or a JSON object with messages");
+          line.option("--overlap", args->overlap,
+                      "plan a step while the one before it runs: auto where a device computes, on or off; the answers "
+                      "are the same");
           line.option("--kv-policy", args->engine.kv_policy,
                       "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
           line.option("--kv-disk", args->engine.kv_disk,

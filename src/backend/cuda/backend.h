@@ -1,9 +1,10 @@
 // The class behind the Ops seam. Matrices and the cache lie in device memory, vectors and what ops take and give in
 // shared memory, tables of whole numbers in pinned memory, of which the device has a copy: it is brought up to date by
-// the first op behind finish(). An op asks the runtime for its kernels and returns; finish() waits for them. What a
-// host does (routing of experts, gates of rows, what states' rows are made into, sampling) waits first. Owner: the
-// engine thread.
+// the first op behind finish() or send(). An op asks the runtime for its kernels and returns; finish() waits for them.
+// What a host does (routing of experts, gates of rows, what states' rows are made into, sampling) waits first. Owner:
+// the engine thread.
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tables.h"
+#include "ops/ahead_ops.h"
 #include "ops/ops.h"
 #include "ops/parts.h"
 #include "ops/sample_row.h"
@@ -22,7 +24,7 @@ namespace quire::cuda {
 // Quantised rows of a product, and states of attention: what does not fit is done in runs of rows.
 inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 
-class CudaOps final : public Ops, private Copier {
+class CudaOps final : public Ops, public AheadOps, private Copier {
  public:
   // Code::exhausted where the device has no memory for the workspace.
   static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums);
@@ -34,8 +36,9 @@ class CudaOps final : public Ops, private Copier {
   Result<Buffer> allocate_blocks(int64_t bytes) override;
   int64_t free_bytes() override { return runtime_->free_bytes(); }
   void finish() override {
-    if (!is_fresh_) wait();
+    if (!is_idle_) wait();
   }
+  AheadOps* ahead() override { return this; }
   Status take_error() override;
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
@@ -63,6 +66,12 @@ class CudaOps final : public Ops, private Copier {
   void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
+  void pick(Tensor picked, Tensor logits, Tensor draws) override;
+  void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
+  Result<Buffer> allocate_sent(int64_t bytes) override;
+  void send(Tensor to, Tensor logits, int slot) override;
+  Status arrived(int slot) override;
+  void sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
   CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
@@ -81,7 +90,8 @@ class CudaOps final : public Ops, private Copier {
   class Op {
    public:
     explicit Op(CudaOps& ops) {
-      if (std::exchange(ops.is_fresh_, false)) ops.tables_.upload();
+      ops.is_idle_ = false;
+      if (std::exchange(ops.has_new_tables_, false)) ops.tables_.upload();
     }
   };
   // The host reads these: of tables it may at any time.
@@ -126,7 +136,14 @@ class CudaOps final : public Ops, private Copier {
   std::byte* workspace_ = nullptr;
   TableCopies tables_;
   Slopes slopes_;
-  bool is_fresh_ = true;  // nothing is asked for: what the host writes to tables is not on the device
+  bool is_idle_ = true;         // nothing was asked for since the last wait
+  bool has_new_tables_ = true;  // that the host may have written to: they are not on the device
+  // What was sent in each slot and has not arrived.
+  struct Sent {
+    bool is_under_way = false;
+    Status done;  // or what failed since
+  };
+  std::array<Sent, kMarks> sent_;
   std::vector<Turns> turns_;
   std::vector<float> made_;      // by the host, for an upload that is under way
   std::byte* pinned_ = nullptr;  // for copies to the host: of logits, of blocks

@@ -114,7 +114,7 @@ std::byte* CudaOps::pinned(int64_t bytes) {
 
 void CudaOps::wait() {
   runtime_->wait();
-  is_fresh_ = true;
+  is_idle_ = has_new_tables_ = true;
 }
 
 void CudaOps::forget_turns() {
@@ -128,7 +128,11 @@ void CudaOps::forget_turns() {
 Status CudaOps::take_error() {
   finish();
   Status out = runtime_->take_error();
-  if (!out) forget_turns();
+  if (out) return out;
+  forget_turns();
+  for (Sent& sent : sent_) {
+    if (sent.is_under_way) sent.done = out;
+  }
   return out;
 }
 

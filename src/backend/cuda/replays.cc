@@ -87,6 +87,19 @@ class Replays final : public Runtime {
     trim();
   }
 
+  void set_mark(int mark) override {
+    flush();
+    runtime_->set_mark(mark);
+  }
+
+  void wait_for(int mark) override {
+    flush();
+    runtime_->wait_for(mark);
+    if (is_over_full()) wait();
+  }
+
+  bool is_well() const override { return runtime_->is_well(); }
+
   // A graph may be what failed, so all are made anew.
   Status take_error() override {
     Status out = runtime_->take_error();
@@ -176,11 +189,15 @@ class Replays final : public Runtime {
     if (run.graph != nullptr) runtime_->forget(run.graph);
   }
 
+  static bool has_graph(const Known& run) { return run.graph != nullptr; }
+  bool is_over_full() const {
+    return known_.size() > kMostRuns ||
+           std::ranges::count_if(known_, has_graph) > static_cast<std::ptrdiff_t>(kMostGraphs);
+  }
+
   // The longest unused go; nothing is under way.
   void trim() {
-    const auto has_graph = [](const Known& run) { return run.graph != nullptr; };
-    while (known_.size() > kMostRuns ||
-           std::ranges::count_if(known_, has_graph) > static_cast<std::ptrdiff_t>(kMostGraphs)) {
+    while (is_over_full()) {
       const bool is_of_graphs = known_.size() <= kMostRuns;
       auto oldest = known_.end();
       for (auto run = known_.begin(); run != known_.end(); ++run) {

@@ -15,7 +15,8 @@
 namespace quire::cuda {
 
 // device: kernels alone reach it. shared: the host does too, from a wait() until the next launch or copy. pinned: the
-// host's, for copies to and from a device; while work is under way the host only reads it.
+// host's, for copies to and from a device: while one is under way the host only reads what it copies from, and does not
+// touch what it copies to.
 enum class Place : uint8_t { device, shared, pinned };
 
 struct Blocks {
@@ -33,6 +34,8 @@ struct Launch {
   Blocks blocks;
   int n_threads = 0, shared_bytes = 0;
 };
+
+inline constexpr int kMarks = 2;
 
 using Graph = void*;  // launches that were recorded, of the runtime that recorded them
 
@@ -63,6 +66,13 @@ class Runtime {
   virtual void forget(Graph graph) = 0;
   // Everything asked for before has happened. A device that is dead, or a kernel that went wrong, aborts with its line.
   virtual void wait() = 0;
+  // Behind what was asked for so far. `mark` is below kMarks, and stands where it was set last.
+  virtual void set_mark(int mark) = 0;
+  // Everything before that mark has happened; what was asked for behind it may be under way, so memory that is shared
+  // stays out of the host's reach. Else as wait().
+  virtual void wait_for(int mark) = 0;
+  // Nothing has failed so far that take_error() would tell of.
+  virtual bool is_well() const = 0;
   // The first failure since it was asked the last time of a copy, a launch, a replay or a wait on a device that is
   // alive. What was asked for behind it was not done, and nothing is until somebody has taken the error. REQUIRES
   // wait() before.

@@ -13,13 +13,15 @@ Result<Buffer> TableCopies::allocate(int64_t bytes) {
   std::shared_ptr<std::byte> memory(data, release);
   QR_TRY(std::byte * host, runtime_->allocate(n, Place::pinned));
   const std::shared_ptr<std::byte> pinned(host, release);
+  QR_TRY(std::byte * other, runtime_->allocate(n, Place::pinned));
+  const std::shared_ptr<std::byte> beside(other, release);
   QR_TRY(std::byte * device, runtime_->allocate(n, Place::device));
   const std::shared_ptr<std::byte> copy(device, release);
-  const auto forget = [pinned, copy, pairs = pairs_](const Tables* mine) {
+  const auto forget = [pinned, beside, copy, pairs = pairs_](const Tables* mine) {
     std::erase_if(*pairs, [&](const Pair& of) { return of.tables == mine; });
     delete mine;
   };
-  std::shared_ptr<Tables> tables(new Tables{host, n}, forget);
+  std::shared_ptr<Tables> tables(new Tables{host, other, n}, forget);
   pairs_->push_back({tables.get(), device});
   return Buffer::of(std::move(memory), bytes, std::move(tables));
 }
@@ -30,17 +32,18 @@ void TableCopies::upload() const {
   }
 }
 
-const TableCopies::Pair* TableCopies::find(const Tensor& t) const {
-  const auto holds = [&](const Pair& of) {
-    return t.data >= of.tables->data && t.data < of.tables->data + of.tables->bytes;
-  };
-  const auto found = std::ranges::find_if(*pairs_, holds);
-  return found != pairs_->end() ? &*found : nullptr;
+const std::byte* TableCopies::find(const Tensor& t) const {
+  for (const Pair& of : *pairs_) {
+    for (const std::byte* data : {of.tables->data, of.tables->other}) {
+      if (t.data >= data && t.data < data + of.tables->bytes) return of.copy + (t.data - data);
+    }
+  }
+  return nullptr;
 }
 
 const int32_t* TableCopies::numbers(const Tensor& t) const {
-  const Pair* of = find(t);
-  return of != nullptr ? reinterpret_cast<const int32_t*>(of->copy + (t.data - of->tables->data)) : t.ptr<int32_t>();
+  const std::byte* copy = find(t);
+  return copy != nullptr ? reinterpret_cast<const int32_t*>(copy) : t.ptr<int32_t>();
 }
 
 }  // namespace quire::cuda

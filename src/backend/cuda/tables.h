@@ -16,7 +16,7 @@ class TableCopies {
 
   // Memory of `bytes` that host and device share, with tables beside it, for as long as it lives.
   Result<Buffer> allocate(int64_t bytes);
-  // Asks for the device's copies to be made anew; the tables stay as they are until the next wait.
+  // Asks for the device's copies to be made anew; the tables stay as they are until that has been waited for.
   void upload() const;
   bool holds(const Tensor& t) const { return find(t) != nullptr; }
   // Whole numbers as kernels reach them: those of tables in their copy, others where they are.
@@ -27,7 +27,7 @@ class TableCopies {
     Tables* tables;
     std::byte* copy;
   };
-  const Pair* find(const Tensor& t) const;
+  const std::byte* find(const Tensor& t) const;  // where the device's copy is; null: it is no table
 
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<std::vector<Pair>> pairs_ = std::make_shared<std::vector<Pair>>();  // of arenas that are alive

@@ -23,6 +23,7 @@
 //                               tensor cores; the twin's are those of emulated/tensor_core.h for compute capability 9.0
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
+//   widened(float), as_double   a double of a float, and of the halves of its bits; add and mul take doubles too
 //   fresh(x)                    x; what is made of it is made where it stands, not kept in registers from before
 //   as_float, as_bits, to_float(half), to_half, whole(int32)
 #pragma once

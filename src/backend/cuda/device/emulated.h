@@ -71,6 +71,10 @@ inline float add(float a, float b) { return a + b; }
 inline float sub(float a, float b) { return a - b; }
 inline float mul(float a, float b) { return a * b; }
 inline float div(float a, float b) { return a / b; }
+inline double add(double a, double b) { return a + b; }
+inline double mul(double a, double b) { return a * b; }
+inline double widened(float x) { return static_cast<double>(x); }
+inline double as_double(uint32_t low, uint32_t high) { return std::bit_cast<double>(uint64_t{high} << 32 | low); }
 inline float root(float a) { return std::sqrt(a); }
 inline int fresh(int x) { return x; }
 inline float as_float(uint32_t bits) { return std::bit_cast<float>(bits); }

@@ -52,6 +52,12 @@ QR_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
 QR_DEVICE float sub(float a, float b) { return __fsub_rn(a, b); }
 QR_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 QR_DEVICE float div(float a, float b) { return __fdiv_rn(a, b); }
+QR_DEVICE double add(double a, double b) { return __dadd_rn(a, b); }
+QR_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
+QR_DEVICE double widened(float x) { return static_cast<double>(x); }
+QR_DEVICE double as_double(uint32_t low, uint32_t high) {
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+}
 QR_DEVICE float root(float a) { return __fsqrt_rn(a); }
 QR_DEVICE int fresh(int x) {
   asm volatile("" : "+r"(x));

@@ -11,7 +11,7 @@
 namespace quire::cuda {
 
 using DevicePointer = uint64_t;
-using Handle = void*;  // of a context, module, function, stream or graph
+using Handle = void*;  // of a context, module, function, stream, event or graph
 
 // How a kernel is launched, as the driver's interface lays it out.
 struct LaunchAttribute {
@@ -63,6 +63,10 @@ struct DriverCalls {
   DriverCall<Handle> end_stream{"cuStreamDestroy_v2"};
   DriverCall<Handle> wait{"cuStreamSynchronize"};
   DriverCall<const LaunchConfig*, Handle, void**, void**> launch{"cuLaunchKernelEx"};
+  DriverCall<Handle*, unsigned> make_event{"cuEventCreate"};
+  DriverCall<Handle> end_event{"cuEventDestroy_v2"};
+  DriverCall<Handle, Handle> record_event{"cuEventRecord"};
+  DriverCall<Handle> wait_for_event{"cuEventSynchronize"};
   DriverCall<Handle, int> begin_capture{"cuStreamBeginCapture_v2"};
   DriverCall<Handle, Handle*> end_capture{"cuStreamEndCapture"};
   DriverCall<Handle*, Handle, unsigned long long> make_runnable{"cuGraphInstantiateWithFlags"};
@@ -85,6 +89,7 @@ enum : int {
 inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it
 inline constexpr unsigned kPortable = 1;      // pinned memory: of every context
 inline constexpr unsigned kNonBlocking = 1;   // a stream: does not wait for the default one
+inline constexpr unsigned kWithoutTime = 2;   // an event: nobody asks when it was
 inline constexpr int kOfThisThread = 1;       // a capture: what other threads ask for goes on
 
 class Driver {

@@ -45,6 +45,9 @@ class DriverRuntime final : public Runtime {
   ~DriverRuntime() override {
     if (context_ == nullptr) return;
     static_cast<void>(twice([&] { return driver_.run(calls_.use, context_); }));
+    for (const Handle event : marks_) {
+      if (event != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_event, event); }));
+    }
     if (stream_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_stream, stream_); }));
     if (module_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.unload, module_); }));
     static_cast<void>(twice([&] { return driver_.run(calls_.release, device_); }));
@@ -55,6 +58,7 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(driver_.run(calls_.retain, &context_, device_));
     QR_TRY_VOID(driver_.run(calls_.use, context_));
     QR_TRY_VOID(load(image));
+    for (Handle& event : marks_) QR_TRY_VOID(driver_.run(calls_.make_event, &event, kWithoutTime));
     return driver_.run(calls_.make_stream, &stream_, kNonBlocking);
   }
 
@@ -143,17 +147,20 @@ class DriverRuntime final : public Runtime {
     expect(twice([&] { return driver_.run(calls_.end_runnable, graph); }));
   }
 
-  // What a dead device says to one wait it says to the next.
   void wait() override {
-    const auto wait_once = [&] {
-      const Status used = use_context();
-      return used ? driver_.run(calls_.wait, stream_) : used;
-    };
-    const Status waited = wait_once();
-    if (waited) return;
-    if (asked_) asked_ = waited;
-    expect(wait_once());
+    expect_twice([&] { return driver_.run(calls_.wait, stream_); });
   }
+
+  // Where it cannot be set, what waits for it waits for an earlier one: asked_ says so.
+  void set_mark(int mark) override {
+    ask([&] { return driver_.run(calls_.record_event, marks_.at(static_cast<size_t>(mark)), stream_); });
+  }
+
+  void wait_for(int mark) override {
+    expect_twice([&] { return driver_.run(calls_.wait_for_event, marks_.at(static_cast<size_t>(mark))); });
+  }
+
+  bool is_well() const override { return asked_.has_value(); }
 
   Status take_error() override { return std::exchange(asked_, {}); }
 
@@ -163,6 +170,18 @@ class DriverRuntime final : public Runtime {
   void ask(const F& call) {
     if (asked_) asked_ = use_context();
     if (asked_) asked_ = call();
+  }
+  // What a dead device says to one wait it says to the next.
+  template <class F>
+  void expect_twice(const F& wait) {
+    const auto wait_once = [&] {
+      const Status used = use_context();
+      return used ? wait() : used;
+    };
+    const Status waited = wait_once();
+    if (waited) return;
+    if (asked_) asked_ = waited;
+    expect(wait_once());
   }
   // What must be given back or stays for ever is tried again where the driver refuses once.
   template <class F>
@@ -269,7 +288,8 @@ class DriverRuntime final : public Runtime {
   std::map<std::string_view, Handle> functions_;
   const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};
   bool begins_early_ = false;  // device/entries.cu
-  Status asked_;               // the first failure of what nobody waits for
+  std::array<Handle, kMarks> marks_{};
+  Status asked_;  // the first failure of what nobody waits for
   std::mutex lock_;
   std::set<std::byte*> pinned_;  // under lock_
   std::string description_;

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kOpen = 3;  // a context, a module, a stream
+constexpr int kOpen = 3 + kMarks;  // a context, a module, a stream, an event for each mark
 
 class DriverRuntime : public testing::Test {
  protected:
@@ -206,6 +206,27 @@ TEST_F(DriverRuntime, EveryCallThatFailsInARecordingIsNamedAndNothingIsKept) {
     EXPECT_THAT(error, HasSubstr("an unknown error (999)")) << nth;
   }
   EXPECT_EQ(n_asked_again, 1);
+}
+
+TEST_F(DriverRuntime, WhatIsBehindAMarkIsNotWaitedFor) {
+  const auto runtime = *open();
+  std::byte *at = *runtime->allocate(64, Place::device), *first = *runtime->allocate(64, Place::pinned),
+            *second = *runtime->allocate(64, Place::pinned);
+  const int64_t one = 1, two = 2;
+  runtime->upload(at, &one, sizeof one);
+  runtime->download(first, at, 64);
+  runtime->set_mark(0);
+  runtime->upload(at, &two, sizeof two);
+  runtime->download(second, at, 64);
+  runtime->set_mark(1);
+  runtime->wait_for(0);
+  EXPECT_EQ(std::memcmp(first, &one, sizeof one), 0);
+  EXPECT_TRUE(runtime->is_well());
+  runtime->wait_for(1);
+  EXPECT_EQ(std::memcmp(first, &one, sizeof one), 0);
+  EXPECT_EQ(std::memcmp(second, &two, sizeof two), 0);
+  runtime->wait();
+  for (std::byte* data : {at, first, second}) runtime->release(data);
 }
 
 TEST_F(DriverRuntime, ACopyWithinTheDevice) {

@@ -72,6 +72,12 @@ class CountingRuntime final : public Runtime {
     ++n_.n_waits;
     runtime_->wait();
   }
+  void set_mark(int mark) override { runtime_->set_mark(mark); }
+  void wait_for(int mark) override {
+    ++n_.n_waits;
+    runtime_->wait_for(mark);
+  }
+  bool is_well() const override { return !has_failed_; }
   Status take_error() override {
     if (!std::exchange(has_failed_, false)) return {};
     return fail(Code::internal, "cuGraphLaunch: not today");

@@ -205,6 +205,9 @@ TEST(Door, NumbersAreRoundedOnce) {
   EXPECT_EQ(dev::to_float(0x0001), 0x1p-24F);
   EXPECT_EQ(dev::as_float(dev::as_bits(-0.0F) & 0x7fffffffU), 0.0F);
   EXPECT_EQ(dev::whole(-7), -7.0F);
+  EXPECT_EQ(dev::add(dev::widened(0x1p-24F), 1.0), 0x1.000001p0);
+  EXPECT_EQ(dev::mul(dev::widened(0x1.000002p0F), 0x1.000002p0), 0x1.000004000004p0);
+  EXPECT_EQ(dev::as_double(0x9abcdef0U, 0x3ff12345U), 0x1.123459abcdefp0);
 }
 
 // The fault of a kernel; it names this file.

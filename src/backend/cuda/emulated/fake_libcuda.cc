@@ -1,21 +1,17 @@
 #include "backend/cuda/emulated/fake_libcuda.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda/driver/driver.h"
-#include "backend/cuda/emulated/fake_errors.h"
-#include "backend/cuda/emulated/kernel_bodies.h"
-#include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/emulated/fake_call.h"
 
 namespace quire {
 
@@ -32,89 +28,9 @@ using namespace fake;
 
 namespace {
 
-constexpr size_t kMostTrace = 1 << 20;
-
-struct Function {
-  const KernelBody* kernel;
-  int shared_bytes = 48 << 10;
-};
-
-struct Region {
-  int64_t bytes;
-  bool is_cleared = false;
-};
-
-struct State {
-  std::mutex lock;
-  FakeDriver options;
-  std::string fault, trace;
-  std::shared_ptr<Runtime> runtime;
-  bool is_ready = false;
-  int n_calls = 0, dead = 0;  // dead: what every call returns after a kernel went wrong
-  int n_contexts = 0, n_modules = 0, n_streams = 0;
-  std::map<uint64_t, Region> regions;
-  std::map<std::string, Function> functions;
-  bool is_capturing = false;
-  std::vector<Launch> captured;
-  std::map<void*, std::unique_ptr<std::vector<Launch>>> graphs;
-  std::set<void*> runnables;  // graphs of the runtime
-};
-
-State& state() {
-  static State one;
-  return one;
+bool is_event(const void* handle) {
+  return std::ranges::any_of(g_events, [&](const char& event) { return &event == handle; });
 }
-thread_local void* t_context = nullptr;
-char g_context, g_module, g_stream;  // what handles point to
-
-enum class Needs : uint8_t { nothing, driver, context };
-
-// A call: locked, counted, and refused where it is the one that fails or comes too early.
-class Call {
- public:
-  Call(const char* name, Needs needs) : s_(state()), held_(s_.lock) {
-    if (s_.trace.size() < kMostTrace) s_.trace += name + std::string(" ");
-    if (++s_.n_calls == s_.options.failing_call)
-      code_ = s_.options.code;
-    else if (s_.dead != 0)
-      code_ = s_.dead;
-    else if (needs != Needs::nothing && !s_.is_ready)
-      code_ = kNotInitialised;
-    else if (needs == Needs::context && (t_context != &g_context || s_.n_contexts == 0))
-      code_ = kInvalidContext;
-  }
-  bool is_refused() const { return code_ != 0; }
-  int code() const { return code_; }
-  State* operator->() { return &s_; }
-
-  // The range lies in memory that is alive.
-  Region* region(uint64_t at, int64_t bytes) {
-    auto found = s_.regions.upper_bound(at);
-    if (found == s_.regions.begin()) return nullptr;
-    --found;
-    const bool is_in = at + static_cast<uint64_t>(bytes) <= found->first + static_cast<uint64_t>(found->second.bytes);
-    return is_in ? &found->second : nullptr;
-  }
-  bool is_all_cleared() const {
-    for (const auto& [at, region] : s_.regions) {
-      if (!region.is_cleared) return false;
-    }
-    return true;
-  }
-  int allocate(uint64_t* out, size_t bytes, Place place) {
-    if (bytes == 0) return kInvalidValue;
-    const Result<std::byte*> got = s_.runtime->allocate(static_cast<int64_t>(bytes), place);
-    if (!got) return kOutOfMemory;
-    *out = reinterpret_cast<uint64_t>(*got);
-    s_.regions[*out] = {.bytes = static_cast<int64_t>(bytes)};
-    return 0;
-  }
-
- private:
-  State& s_;
-  std::lock_guard<std::mutex> held_;
-  int code_ = 0;
-};
 
 using Dim = std::array<unsigned, 3>;
 
@@ -146,7 +62,7 @@ void quire_fake_reset(const FakeDriver& options) {
   s.trace.clear();
   s.runtime.reset();
   s.is_ready = false;
-  s.n_calls = s.dead = s.n_contexts = s.n_modules = s.n_streams = 0;
+  s.n_calls = s.dead = s.n_contexts = s.n_modules = s.n_streams = s.n_events = 0;
   s.regions.clear();
   s.functions.clear();
   s.is_capturing = false;
@@ -165,7 +81,7 @@ void quire_fake_fail(int nth, int code) {
 int quire_fake_calls() { return state().n_calls; }
 int quire_fake_alive() {
   const State& s = state();
-  return s.n_contexts + s.n_modules + s.n_streams +
+  return s.n_contexts + s.n_modules + s.n_streams + s.n_events +
          static_cast<int>(s.regions.size() + s.graphs.size() + s.runnables.size());
 }
 const char* quire_fake_trace() { return state().trace.c_str(); }
@@ -410,9 +326,40 @@ int cuStreamSynchronize(void* stream) {
   if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   call->runtime->wait();
-  if (call->fault.empty()) return 0;
-  std::fprintf(stderr, "the emulated device: %s\n", call->fault.c_str());
-  return call->dead = kLaunchFailed;
+  return call.fault();
+}
+
+int cuEventCreate(void** event, unsigned flags) {
+  Call call("cuEventCreate", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (flags != 2 || call->n_events == kMarks) return kInvalidValue;
+  *event = &g_events[call->n_events++];
+  return 0;
+}
+
+int cuEventDestroy_v2(void* event) {
+  Call call("cuEventDestroy_v2", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (!is_event(event) || call->n_events == 0) return kInvalidHandle;
+  --call->n_events;
+  return 0;
+}
+
+int cuEventRecord(void* event, void* stream) {
+  Call call("cuEventRecord", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (stream != &g_stream || call->n_streams == 0 || !is_event(event)) return kInvalidHandle;
+  if (call->is_capturing) return kCaptureUnsupported;
+  call->runtime->set_mark(static_cast<int>(static_cast<char*>(event) - g_events));
+  return 0;
+}
+
+int cuEventSynchronize(void* event) {
+  Call call("cuEventSynchronize", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (!is_event(event)) return kInvalidHandle;
+  call->runtime->wait_for(static_cast<int>(static_cast<char*>(event) - g_events));
+  return call.fault();
 }
 
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void** extra) {

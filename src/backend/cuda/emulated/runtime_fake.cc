@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <utility>
@@ -42,7 +43,7 @@ class FakeRuntime final : public Runtime {
     regions_[out] = {mapped, place};
     memory_.add(out, bytes);
     used_ += mapped;
-    if (is_shut_) protect(out, mapped, while_working(place));
+    if (is_shut_ && place == Place::shared) protect(out, mapped, PROT_NONE);
     return out;
   }
 
@@ -95,16 +96,16 @@ class FakeRuntime final : public Runtime {
     QR_CHECK(graphs_.erase(graph) == 1);
   }
 
-  void wait() override {
-    if (queue_.empty()) return;
-    for (const auto& [data, region] : regions_) protect(data, region.bytes, PROT_READ | PROT_WRITE);
-    for (const Work& work : std::exchange(queue_, {})) run(work);
-    for (const auto& [data, region] : regions_) {
-      if (region.place == Place::device) protect(data, region.bytes, PROT_NONE);
-    }
-    is_shut_ = false;
+  void wait() override { run_first(queue_.size()); }
+
+  void set_mark(int mark) override { marks_.at(static_cast<size_t>(mark)) = n_done_ + queue_.size(); }
+
+  void wait_for(int mark) override {
+    const size_t end = marks_.at(static_cast<size_t>(mark));
+    if (end > n_done_) run_first(end - n_done_);
   }
 
+  bool is_well() const override { return true; }
   Status take_error() override { return {}; }
 
  private:
@@ -119,18 +120,47 @@ class FakeRuntime final : public Runtime {
     Place place;
   };
 
-  // What the host may do with memory of the place while work is under way.
-  static int while_working(Place place) { return place == Place::pinned ? PROT_READ : PROT_NONE; }
   static void protect(std::byte* data, int64_t bytes, int protection) {
     QR_CHECK(mprotect(data, static_cast<size_t>(bytes), protection) == 0);
   }
 
   void enqueue(const Work& work) {
     queue_.push_back(work);
+    shut(work);
     if (std::exchange(is_shut_, true)) return;
     for (const auto& [data, region] : regions_) {
-      if (region.place != Place::device) protect(data, region.bytes, while_working(region.place));
+      if (region.place == Place::shared) protect(data, region.bytes, PROT_NONE);
     }
+  }
+
+  // Pinned memory that work copies from is to be read alone, and what it copies to is not to be touched.
+  void shut(const Work& work) {
+    if (work.to == nullptr) return;
+    if (const auto at = pinned(static_cast<const std::byte*>(work.from)); at != regions_.end())
+      protect(at->first, at->second.bytes, PROT_READ);
+    if (const auto at = pinned(work.to); at != regions_.end()) protect(at->first, at->second.bytes, PROT_NONE);
+  }
+
+  std::map<std::byte*, Region>::iterator pinned(const std::byte* data) {
+    auto at = regions_.upper_bound(const_cast<std::byte*>(data));
+    if (at == regions_.begin()) return regions_.end();
+    --at;
+    const bool is_in = at->second.place == Place::pinned && data < at->first + at->second.bytes;
+    return is_in ? at : regions_.end();
+  }
+
+  void run_first(size_t n) {
+    if (n == 0) return;
+    for (const auto& [data, region] : regions_) protect(data, region.bytes, PROT_READ | PROT_WRITE);
+    for (size_t i = 0; i < n; ++i) run(queue_[i]);
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(n));
+    n_done_ += n;
+    is_shut_ = !queue_.empty();
+    for (const auto& [data, region] : regions_) {
+      const bool is_out = region.place == Place::device || (region.place == Place::shared && is_shut_);
+      if (is_out) protect(data, region.bytes, PROT_NONE);
+    }
+    for (const Work& work : queue_) shut(work);
   }
 
   void run(const Work& work) {
@@ -155,6 +185,8 @@ class FakeRuntime final : public Runtime {
   std::map<std::byte*, Region> regions_;
   std::map<Graph, std::unique_ptr<std::vector<Launch>>> graphs_;
   std::vector<Work> queue_;
+  size_t n_done_ = 0;                   // that were in it before
+  std::array<size_t, kMarks> marks_{};  // how much was asked for before each
   int64_t used_ = 0;
   bool is_shut_ = false;  // memory that the host reaches, to it
 };

@@ -1,6 +1,7 @@
 // A runtime without a device, for tests: kernels run in the emulator. It is as unhelpful as a driver may be: work runs
 // only when a wait() forces it, uploads read their source that late, device memory is out of the host's reach outside
-// of a wait, shared memory too while work is under way (a touch ends the process), and memory ends at a given byte.
+// of a wait, shared memory too while work is under way, and pinned memory while a copy of it is (a touch ends the
+// process), and memory ends at a given byte.
 #pragma once
 #include <cstdint>
 #include <memory>

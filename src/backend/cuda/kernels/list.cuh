@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
+#include "backend/cuda/kernels/pick.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/kernels/read.cuh"
 #include "backend/cuda/kernels/rotate_cache.cuh"
@@ -108,6 +109,8 @@
   X(wkv6, StateRowsKernel<WkvRow<false>>)                             \
   X(wkv7, StateRowsKernel<WkvRow<true>>)                              \
   X(pick_rows, Elementwise<PickRows>)                                 \
+  X(pick_tokens, PickTokens)                                          \
+  X(take_picked, Elementwise<TakePicked>)                             \
   X(rotate, Elementwise<Rotate>)
 
 namespace quire::cuda {

@@ -1,0 +1,68 @@
+// A step that is asked for while the one before it runs: ids are picked on the device, logits go to pinned memory, and
+// the host waits for a mark behind them.
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/backend.h"
+#include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/launches.h"
+#include "backend/cuda/tensor_rows.h"
+#include "ops/op_check.h"
+
+namespace quire::cuda {
+
+void CudaOps::pick(Tensor picked, Tensor logits, Tensor draws) {
+  check_pick(picked, logits, draws);
+  if (logits.dim(1) > PickTokens::kMost) {
+    finish();
+    return HostAhead(*this).pick(picked, logits, draws);
+  }
+  const Op op(*this);
+  const PickTokens kernel{picked.ptr<int32_t>(), read_rows(logits), tables_.numbers(draws),
+                          static_cast<int>(logits.dim(1))};
+  run(*runtime_, kernel, logits.dim(0));
+}
+
+void CudaOps::take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) {
+  check_take_picked(out, ids, picked, from);
+  const Op op(*this);
+  run_each(*runtime_,
+           TakePicked{out.ptr<int32_t>(), tables_.numbers(ids), picked.ptr<int32_t>(), tables_.numbers(from)}, 1,
+           out.dim(0));
+}
+
+Result<Buffer> CudaOps::allocate_sent(int64_t bytes) {
+  QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::pinned));
+  return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
+}
+
+void CudaOps::send(Tensor to, Tensor logits, int slot) {
+  check_same_shape(to, logits);
+  QR_CHECK(to.is_dense());
+  is_idle_ = false;
+  const int64_t row_bytes = to.dim(1) * 4;
+  for (int64_t i = 0; i < to.dim(0); ++i)
+    runtime_->download(reinterpret_cast<std::byte*>(to.row<float>(i)), logits.row<float>(i), row_bytes);
+  runtime_->set_mark(slot);
+  has_new_tables_ = true;
+  sent_.at(static_cast<size_t>(slot)) = {.is_under_way = true, .done = {}};
+}
+
+Status CudaOps::arrived(int slot) {
+  Sent& sent = sent_.at(static_cast<size_t>(slot));
+  if (sent.done) runtime_->wait_for(slot);
+  if (sent.done && !runtime_->is_well()) static_cast<void>(take_error());
+  sent.is_under_way = false;
+  return std::exchange(sent.done, {});
+}
+
+void CudaOps::sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
+  check_sample(logits, out.size(), params.size());
+  scratch_.reserve(logits.dim(1));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::span row(logits.row<float>(static_cast<int64_t>(i)), static_cast<size_t>(logits.dim(1)));
+    sample_row(row, params[i], sums_, scratch_, out[i]);
+  }
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,49 @@
+#include "ops/ahead_ops.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ops/op_check.h"
+#include "ops/ops.h"
+
+namespace quire {
+
+void HostAhead::pick(Tensor picked, Tensor logits, Tensor draws) {
+  check_pick(picked, logits, draws);
+  const auto n = static_cast<size_t>(logits.dim(0));
+  std::vector<Sampled> out(n);
+  std::vector<SampleParams> params(n);
+  for (size_t i = 0; i < n; ++i) {
+    const PickDraw by = pick_draw(draws.row<int32_t>(static_cast<int64_t>(i)));
+    params[i].temperature = by.temperature;
+    params[i].draw = by.draw;
+    params[i].logprob = false;
+  }
+  ops_.sample(out, logits, params);
+  for (size_t i = 0; i < n; ++i) picked.ptr<int32_t>()[i] = std::max(out[i].token, 0);
+}
+
+void HostAhead::take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) {
+  check_take_picked(out, ids, picked, from);
+  for (int64_t i = 0; i < out.dim(0); ++i) {
+    const int32_t at = from.ptr<int32_t>()[i];
+    out.ptr<int32_t>()[i] = at < 0 ? ids.ptr<int32_t>()[i] : picked.ptr<int32_t>()[at];
+  }
+}
+
+Result<Buffer> HostAhead::allocate_sent(int64_t bytes) { return ops_.allocate(bytes); }
+
+void HostAhead::send(Tensor to, Tensor logits, int) {
+  check_same_shape(to, logits);
+  for (int64_t i = 0; i < to.dim(0); ++i)
+    std::memcpy(to.row<float>(i), logits.row<float>(i), static_cast<size_t>(to.dim(1)) * sizeof(float));
+}
+
+Status HostAhead::arrived(int) { return ops_.take_error(); }
+
+void HostAhead::sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) {
+  ops_.sample(out, logits, params);
+}
+
+}  // namespace quire

@@ -1,0 +1,191 @@
+// Same request, same bits on the emulated device: over 16 schedules of arrivals, ends, cancellations and few blocks,
+// each with steps that overlap and without, launched as graphs and kernel by kernel. The truth is the CPU's, where
+// nobody runs beside it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+
+#include "backend/cpu/cpu_ops.h"
+#include "backend/cuda/backend.h"
+#include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/replays.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "tests/support/tiny_model.h"
+
+namespace quire {
+namespace {
+
+constexpr int kSchedules = 16, kRequests = 7, kVocab = 64, kCtx = 64;
+
+class BitSink final : public EventSink {
+ public:
+  void on_token(SeqId, const TokenEvent& event) override {
+    heard.push_back(event.id);
+    heard.push_back(std::bit_cast<int32_t>(event.logprob));
+  }
+  void on_finish(SeqId, Finish how, const Usage&, const std::string& message) override {
+    finish = how;
+    error = message;
+    ++n_ends;
+  }
+  std::vector<int32_t> heard;
+  Finish finish = Finish::stop;
+  std::string error;
+  int n_ends = 0;
+};
+
+// Half of the schedules have greedy requests alone, of which some end with a token.
+Request request(int i, bool all_greedy) {
+  Rng rng(static_cast<uint64_t>(i));
+  Request out;
+  for (int n = 3 + i * 5 % 23; n > 0; --n)
+    out.prompt.push_back(static_cast<Token>(i % 3 == 0 ? n : rng.between(0, kVocab - 1)));
+  out.max_tokens = 4 + i * 7 % 11;
+  out.sampling.temperature = all_greedy || i % 4 != 1 ? 0.0F : 0.9F;
+  out.sampling.seed = static_cast<uint64_t>(i) * 31;
+  if (i % 2 == 0) out.sampling.n_logprobs = 1;
+  for (Token id = 0; i % 2 == 1 && id < 5; ++id) out.stop_ids.push_back(static_cast<Token>(i + 9 * id));
+  return out;
+}
+
+struct Kind {
+  int window;
+  const char* codec;
+  const char* weights;
+};
+constexpr std::array<Kind, 4> kKinds = {
+    {{0, "f16", "q8_0"}, {24, "f16", "q4_0"}, {0, "q8", "q8_0"}, {24, "q4", "q8_0"}}};
+
+TinyModel tiny_model(const Kind& kind) {
+  TinyShape shape{
+      .n_layers = 2, .n_embd = 32, .n_ff = 32, .n_heads = 2, .n_kv_heads = 1, .n_vocab = kVocab, .n_ctx = 128};
+  if (kind.window > 0) shape.window = kind.window, shape.window_period = 2;
+  return TinyModel(shape, kind.weights, 3);
+}
+
+struct Totals {
+  int64_t n_ahead = 0, n_dropped = 0, n_cancelled = 0;
+};
+
+using Truth = std::array<std::vector<int32_t>, kRequests>;
+
+// Everybody's stream is his own, or the beginning of it where he was cancelled.
+struct Wanted {
+  const TinyModel& tiny;
+  int seed;
+  bool overlaps;
+  const Truth& truth;
+};
+void run(Ops& ops, const Wanted& wanted, Totals& totals) {
+  const auto& [tiny, seed, overlaps, truth] = wanted;
+  Rng rng(static_cast<uint64_t>(seed));
+  const auto below = [&rng](int n) { return static_cast<int>(rng.between(0, n - 1)); };
+  const auto model = tiny.load(ops, kKinds[static_cast<size_t>(seed) % kKinds.size()].codec);
+  ASSERT_TRUE(model) << model.error().message;
+  SystemClock clock;
+  EngineOptions options;
+  options.overlap = overlaps;
+  options.recompute_share = 1;
+  options.max_seqs = 3 + below(4);
+  options.step_tokens = 8 + below(40);
+  options.max_chunk = 4 + below(30);
+  options.n_ctx = kCtx;
+  options.prefix_cache = below(4) != 0;
+  const KvLayout& layout = (*model)->info().kv_layout;
+  const int n_blocks = 4 + below(2);
+  for (int g = 0; g < layout.n_groups(); ++g)
+    options.kv_bytes += n_blocks * layout.block_bytes(g, options.block_tokens);
+  EngineEnv env;
+  env.clock = &clock;
+  const auto engine = make_engine(**model, ops, options, env);
+  ASSERT_TRUE(engine) << engine.error().message;
+  std::vector<std::shared_ptr<BitSink>> sinks;
+  for (int i = 0; i < kRequests; ++i) {
+    const auto id = (*engine)->submit(request(i, seed % 2 == 0), sinks.emplace_back(std::make_shared<BitSink>()));
+    ASSERT_TRUE(id) << id.error().message;
+    for (int steps = below(4); steps > 0; --steps) (*engine)->step();
+    if (below(8) == 0) (*engine)->cancel(*id);
+  }
+  while ((*engine)->step()) ASSERT_EQ((*engine)->snapshot().check(), "");
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    const BitSink& sink = *sinks[i];
+    ASSERT_EQ(sink.n_ends, 1);
+    ASSERT_EQ(sink.error, "");
+    ASSERT_LE(sink.heard.size(), truth[i].size());
+    ASSERT_TRUE(sink.finish == Finish::cancelled || sink.heard.size() == truth[i].size()) << "request " << i;
+    ASSERT_TRUE(std::equal(sink.heard.begin(), sink.heard.end(), truth[i].begin())) << "request " << i;
+  }
+  const EngineStats stats = (*engine)->stats();
+  EXPECT_TRUE(overlaps || stats.n_steps_ahead == 0);
+  totals.n_ahead += stats.n_steps_ahead;
+  totals.n_dropped += stats.n_dropped_rows;
+  totals.n_cancelled += stats.n_cancelled;
+}
+
+Truth alone(const TinyModel& tiny, const char* codec, bool all_greedy) {
+  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
+  const auto model = tiny.load(**ops, codec);
+  SystemClock clock;
+  EngineOptions options;
+  options.n_ctx = kCtx;
+  options.max_seqs = 1;
+  options.prefix_cache = false;
+  EngineEnv env;
+  env.clock = &clock;
+  const auto engine = make_engine(**model, **ops, options, env);
+  Truth out;
+  for (int i = 0; i < kRequests; ++i) {
+    const auto sink = std::make_shared<BitSink>();
+    EXPECT_TRUE((*engine)->submit(request(i, all_greedy), sink));
+    while ((*engine)->step()) {
+    }
+    EXPECT_EQ(sink->error, "");
+    out[static_cast<size_t>(i)] = sink->heard;
+  }
+  return out;
+}
+
+TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
+  Totals totals;
+  for (int seed = 0; seed < kSchedules; ++seed) {
+    const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
+    const TinyModel tiny = tiny_model(kind);
+    const Truth truth = alone(tiny, kind.codec, seed % 2 == 0);
+    for (const bool overlaps : {false, true}) {
+      for (const bool as_graphs : {false, true}) {
+        SCOPED_TRACE("schedule " + std::to_string(seed) + (overlaps ? ", overlapping" : "") +
+                     (as_graphs ? ", as graphs" : ""));
+        auto runtime = cuda::make_fake_runtime({.seed = static_cast<uint64_t>(seed)});
+        if (as_graphs) runtime = cuda::with_replays(std::move(runtime));
+        const auto ops = cuda::CudaOps::make(std::move(runtime), cpu_sample_kernels());
+        ASSERT_TRUE(ops);
+        run(**ops, {tiny, seed, overlaps, truth}, totals);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(totals.n_ahead, 8 * kSchedules);
+  EXPECT_GT(totals.n_dropped, kSchedules / 2);
+  EXPECT_GT(totals.n_cancelled, kSchedules);
+  std::printf("steps ahead: %ld, rows dropped: %ld, cancelled: %ld\n", static_cast<long>(totals.n_ahead),
+              static_cast<long>(totals.n_dropped), static_cast<long>(totals.n_cancelled));
+}
+
+// The same plans on the CPU, where each step is over when it was asked for.
+TEST(CudaOverlap, OnTheCpuToo) {
+  Totals totals;
+  for (int seed = 0; seed < kSchedules; ++seed) {
+    const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
+    const TinyModel tiny = tiny_model(kind);
+    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
+    const Truth truth = alone(tiny, kind.codec, seed % 2 == 0);
+    run(**ops, {tiny, seed, true, truth}, totals);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(totals.n_ahead, 2 * kSchedules);
+}
+
+}  // namespace
+}  // namespace quire
