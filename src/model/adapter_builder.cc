@@ -56,7 +56,6 @@ AdapterBuilder::Place AdapterBuilder::place_of(std::string_view tensor) const {
     out.n_in = site.n_in;
     out.n_out = std::max(out.n_out, site.first_row + site.n_out);  // some rows may be of two sites
     out.looks_up = site.product == kEmbedding && site.layer == model_.info().n_layers;
-    out.is_expert = site.layer > 2 * model_.info().n_layers;
   }
   return out;
 }

@@ -31,8 +31,7 @@ class AdapterBuilder {
   struct Place {
     std::vector<size_t> sites;  // what the model's tensor is cut into; empty: adapters cannot add to it
     int64_t n_in = 0, n_out = 0;
-    bool looks_up = false;   // an embedding
-    bool is_expert = false;  // a matrix of one of many experts
+    bool looks_up = false;  // an embedding
     // Of a matrix A as LoraMatrices has it.
     std::vector<int64_t> a_shape(int64_t rank) const {
       return looks_up ? std::vector{n_in, rank} : std::vector{rank, n_in};

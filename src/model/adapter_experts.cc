@@ -25,7 +25,7 @@ void run_experts(const Tensor& out, const MoeInput& in, const Experts& experts, 
   run_plain(in.x.dim(0));
 }
 
-void add_to_shared_unit(
+void add_beside_experts(
     const Tensor& y, const Tensor& x, int entry, std::vector<LowRank> AdapterLayer::* product, const Pass& pass) {
   std::vector<AdapterRows> wanted;
   for (const AdapterRows& some : pass.batch->adapters) {

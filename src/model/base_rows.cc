@@ -1,6 +1,7 @@
 #include "model/base_rows.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/bounded_reader.h"
 #include "model/weight_loader.h"
@@ -11,22 +12,64 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 64;
 
-// A matrix as rows, whatever its dimensions.
-HostWeight as_matrix(const HostWeight& weight) {
-  HostWeight out = weight;
-  out.shape = {weight.n_rows(), weight.n_cols()};
-  return out;
-}
-
 void decode_row(const WeightFormat& format, const std::byte* from, std::span<float> out) {
   for (size_t i = 0; i < out.size(); i += static_cast<size_t>(format.block)) {
     format.decode(from + static_cast<int64_t>(i) / format.block * format.bytes, out.data() + i);
   }
 }
 
-// Where the file has a tensor's rows: the head of a model with tied weights is its embedding.
-std::string stored_name(const ModelFile& file, const std::string& tensor) {
-  return tensor == "output.weight" && file.find(tensor) == nullptr ? "token_embd.weight" : tensor;
+// Where a file has a tensor of a model's: by itself, or from row `first` of one that has all experts' of a layer.
+struct Stored {
+  std::string name;
+  int64_t first = 0;
+  int64_t n_rows = 0;  // of an expert there; 0: it is by itself
+};
+
+// "blk.3.ffn_up.5.weight" is matrix 5 of "blk.3.ffn_up_exps.weight", or the second half of that of
+// "blk.3.ffn_gate_up_exps.weight". The head of a model with tied weights is its embedding.
+Stored stored_at(const ModelFile& file, const std::string& tensor, int64_t n_out) {
+  if (tensor == "output.weight" && file.find(tensor) == nullptr) return {"token_embd.weight"};
+  const size_t end = tensor.rfind('.'), number = end == std::string::npos ? end : tensor.rfind('.', end - 1);
+  int64_t expert = -1;
+  if (number != std::string::npos) {
+    const auto [at, error] = std::from_chars(tensor.data() + number + 1, tensor.data() + end, expert);
+    if (error != std::errc() || at != tensor.data() + end) expert = -1;
+  }
+  if (expert < 0 || file.find(tensor) != nullptr) return {tensor};
+  const std::string front = tensor.substr(0, number), stacked = "_exps" + tensor.substr(end);
+  if (file.find(front + stacked) != nullptr) return {front + stacked, expert * n_out, n_out};
+  const bool is_up = front.ends_with("_up");
+  if (!is_up && !front.ends_with("_gate")) return {tensor};
+  const int64_t part = is_up ? 1 : 0;
+  return {front.substr(0, front.rfind('_')) + "_gate_up" + stacked, (2 * expert + part) * n_out, 2 * n_out};
+}
+
+// Rows [first, first + n) of a matrix.
+HostWeight rows_of(const HostWeight& matrix, int64_t first, int64_t n) {
+  HostWeight out = matrix;
+  out.shape[0] = n;
+  const int64_t bytes = matrix.row_bytes();
+  if (matrix.made == nullptr)
+    out.data = matrix.data.subspan(static_cast<size_t>(first * bytes), static_cast<size_t>(n * bytes));
+  out.first_made += first;
+  return out;
+}
+
+// What `at` says, [n_out, n_in], where one row may be stored as a vector; of biases, [n_out, 1].
+Result<HostWeight> matrix_at(const ModelFile& file, const Stored& at, int64_t n_out, int64_t n_in) {
+  const HostWeight* const found = file.find(at.name);
+  std::vector<int64_t> shape = {n_out};
+  if (at.n_rows > 0) {
+    const int64_t n_wanted = at.first / at.n_rows + 1;
+    shape = {found == nullptr || found->shape.empty() ? n_wanted : std::max(found->shape[0], n_wanted), at.n_rows};
+  }
+  const bool is_vector = n_out == 1 && found != nullptr && found->shape.size() == 1;
+  if (is_vector) shape = {n_in};
+  if (!is_vector && !at.name.ends_with(".bias")) shape.push_back(n_in);
+  QR_TRY(const HostWeight* const whole, file.get(at.name, shape));
+  HostWeight out = *whole;
+  out.shape = {whole->n_rows() * whole->n_cols() / n_in, n_in};
+  return rows_of(out, at.first, n_out);
 }
 
 void put_in_order(std::span<const int32_t> order, std::span<float> row, std::vector<float>& room) {
@@ -50,12 +93,8 @@ Status BaseRows::each_row(const std::string& tensor,
                           int64_t n_in,
                           const std::function<void(int64_t r, std::span<const float> row)>& fn) {
   QR_TRY(const ModelFile* const its, file());
-  const std::string name = stored_name(*its, tensor);
-  const HostWeight* const stored = its->find(name);
-  const bool is_row = n_out == 1 && stored != nullptr && stored->shape.size() == 1;  // which is loaded as it is
-  const std::vector<int64_t> shape = is_row ? std::vector{n_in} : std::vector{n_out, n_in};
-  QR_TRY(const HostWeight* const found, its->get(name, shape));
-  const HostWeight weight = as_matrix(*found);
+  QR_TRY(const HostWeight weight, matrix_at(*its, stored_at(*its, tensor, n_out), n_out, n_in));
+  const bool is_row = its->find(weight.name)->shape.size() == 1;  // which is loaded as it is
   const WeightFormat& format = is_row ? *weight.format : loaded_format(weight, {.weights = of_.weights});
   const bool is_converted = &format != weight.format;  // whose columns are in order then
   std::vector<float> row(static_cast<size_t>(n_in)), room;
@@ -80,26 +119,27 @@ Status BaseRows::each_row(const std::string& tensor,
       fn(first + r, row);
     }
   }
-  its->release(*found);
+  its->release(weight);
   return its->check_unchanged();
 }
 
 Result<bool> BaseRows::has_floats(const std::string& tensor, int64_t n_out, int64_t n_in) {
   QR_TRY(const ModelFile* const its, file());
-  QR_TRY(const HostWeight* const found, its->get(stored_name(*its, tensor), {n_out, n_in}));
-  const std::string_view name = loaded_format(as_matrix(*found), {.weights = of_.weights}).name;
-  return found->made == nullptr && (name == "f32" || name == "f16" || name == "bf16");
+  QR_TRY(const HostWeight found, matrix_at(*its, stored_at(*its, tensor, n_out), n_out, n_in));
+  const std::string_view name = loaded_format(found, {.weights = of_.weights}).name;
+  return found.made == nullptr && (name == "f32" || name == "f16" || name == "bf16");
 }
 
 Result<std::vector<float>> BaseRows::bias_of(const std::string& tensor, int64_t n_out) {
   QR_TRY(const ModelFile* const its, file());
   std::vector<float> out(static_cast<size_t>(n_out));
   constexpr std::string_view kEnd = "weight";
-  const std::string name = tensor.substr(0, tensor.size() - kEnd.size()) + "bias";
-  if (!tensor.ends_with(kEnd) || its->find(name) == nullptr) return out;
-  QR_TRY(const HostWeight* const found, its->get(name, {n_out}));
+  if (!tensor.ends_with(kEnd)) return out;
+  const Stored at = stored_at(*its, tensor.substr(0, tensor.size() - kEnd.size()) + "bias", n_out);
+  if (its->find(at.name) == nullptr) return out;
+  QR_TRY(const HostWeight found, matrix_at(*its, at, n_out, 1));
   std::vector<std::byte> room;
-  decode_row(*found->format, found->rows(0, 1, room), out);
+  decode_row(*found.format, found.rows(0, n_out, room), out);
   return out;
 }
 

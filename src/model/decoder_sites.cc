@@ -38,7 +38,8 @@ void Decoder::find_sites(const WeightLoader& load, const DecoderLayer& layer) {
                               {&layer.down, &AdapterLayer::down, l},
                               {&layer.shared_gate_up, &AdapterLayer::gate_up, shared},
                               {&layer.shared_down, &AdapterLayer::down, shared},
-                              {&layer.shared_gate, kUnitGate, shared}};
+                              {&layer.shared_gate, kUnitGate, shared},
+                              {&layer.router, kRouter, shared}};
   for (const auto& [list, product, entry] : products) {
     if (!layer.latent.empty() && list == &layer.attn_out) continue;  // latent_attention adds nothing
     for (const WeightLoader::Taken& one : load.taken()) {

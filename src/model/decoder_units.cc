@@ -146,6 +146,7 @@ void Decoder::mixture(Tensor out, const DecoderLayer& layer, const NormedRows& i
   Tensor scratch = pass.arena->alloc_rows(n * c.routing.n_used, c.n_embd + 3 * int64_t{c.n_ff_expert});
   norm_rows(*pass.ops, in);
   pass.ops->linear(scores, in.input(), layer.router);
+  add_beside_experts(scores, in.input(), shared_unit_entry(c.n_layers, number_of(layer)), kRouter, pass);
   if (c.jitter > 0.0F) {
     pass.ops->finish();
     mix_sparsely(scores, c.jitter);
@@ -167,14 +168,14 @@ void Decoder::shared_unit(Tensor out, const DecoderLayer& layer, const NormedRow
   const FeedForwardScratch at(scratch, has_gate);
   const int entry = shared_unit_entry(config_.n_layers, number_of(layer));
   pass.ops->linear(scratch, in.input(), layer.shared_gate_up);
-  add_to_shared_unit(scratch, in.input(), entry, &AdapterLayer::gate_up, pass);
+  add_beside_experts(scratch, in.input(), entry, &AdapterLayer::gate_up, pass);
   pass.ops->gated(at.hidden, at.gate, at.up, config_.activation);
   pass.ops->linear(found, at.hidden, layer.shared_down);
-  add_to_shared_unit(found, at.hidden, entry, &AdapterLayer::down, pass);
+  add_beside_experts(found, at.hidden, entry, &AdapterLayer::down, pass);
   if (!layer.shared_gate.empty()) {
     const Tensor gate = pass.arena->alloc(DType::f32, {n, 1});
     pass.ops->linear(gate, in.input(), layer.shared_gate);
-    add_to_shared_unit(gate, in.input(), entry, kUnitGate, pass);
+    add_beside_experts(gate, in.input(), entry, kUnitGate, pass);
     pass.ops->gate_rows(found, gate);
   }
   pass.ops->add(out, found);

@@ -64,6 +64,7 @@ struct HfRules {
   bool pairs_in_gguf = false;                 // GGUF has this architecture's rows of q and k as pairs, not as halves
   Status (*as_gguf)(ModelFile&) = nullptr;    // makes of a translated folder what else GGUF files of it hold otherwise
   bool lists_parts = false;                   // facts() says which parts a layer has, by "layer_types" or another list
+  bool turns_adapters = false;                // PEFT takes its experts' parameters, [n, in, out], for [n, out, in]
   std::vector<std::string_view> state_layers = {};  // kinds of layers that keep a state in place of attention
 };
 

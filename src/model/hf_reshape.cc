@@ -1,5 +1,6 @@
 #include "model/hf_reshape.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -266,6 +267,11 @@ Status transposed(const HostWeight& theirs, const Metadata&, HostWeight& ours, M
     const int64_t matrix = i / (f * d);
     return (matrix * f + i % f) * d + i / f % d;
   });
+}
+
+bool makes_rows_of_columns(Reshape reshape) {
+  constexpr Reshape kTheirs[] = {even_columns, odd_columns, first_columns, last_columns, transposed};
+  return std::ranges::find(kTheirs, reshape) != std::end(kTheirs);
 }
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/result.h"
 #include "io/model_file.h"
+#include "model/hf_names.h"
 
 namespace quire {
 
@@ -47,5 +48,7 @@ Status latent_to_queries(const HostWeight& theirs, const Metadata& facts, HostWe
 Status latent_to_values(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
 // [n, f, d] → [n, d, f], or [f, d] → [d, f].
 Status transposed(const HostWeight& theirs, const Metadata& facts, HostWeight& ours, ModelFile& file);
+// Whether it is one of those that make rows of columns.
+bool makes_rows_of_columns(Reshape reshape);
 
 }  // namespace quire

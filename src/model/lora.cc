@@ -11,7 +11,9 @@
 #include "io/in_quotes.h"
 #include "model/adapter_builder.h"
 #include "model/adapter_ends.h"
+#include "model/hf_reshape.h"
 #include "model/lora_config.h"
+#include "model/lora_experts.h"
 #include "model/lora_gguf.h"
 #include "model/paired_rows.h"
 #include "model/peft_folder.h"
@@ -97,13 +99,26 @@ std::vector<float> transposed(const std::vector<float>& from, int64_t rank) {
   return out;
 }
 
+// A module as folders name it: what is "backbone" there may be "model" in memory, as PEFT sees it.
+std::string in_folders(const std::string& module, const HfRules& rules) {
+  constexpr std::string_view kInMemory = "model.", kInFolders = "backbone.";
+  const bool differs = module.starts_with(kInMemory) && std::ranges::any_of(rules.tensors, [&](const NameRule& rule) {
+                         return rule.theirs.starts_with(kInFolders);
+                       });
+  return differs ? std::string(kInFolders) + module.substr(kInMemory.size()) : module;
+}
+
 class Reader {
  public:
   Reader(const Model& model, Ops& ops, const BaseModel& base, int64_t most_bytes)
       : model_(model),
         builder_(model, ops, base, most_bytes),
-        entry_(Registry<ArchEntry>::get().find(model.info().arch)) {
-    facts_.values[std::string(kHfPrefix) + "num_attention_heads"] = int64_t{model.info().n_heads};
+        entry_(Registry<ArchEntry>::get().find(model.info().arch)),
+        turned_(entry_->hf.turns_adapters) {
+    const std::string front(kHfPrefix);
+    facts_.values[front + "num_attention_heads"] = int64_t{model.info().n_heads};
+    facts_.values[front + "num_kv_heads"] = int64_t{model.info().n_kv_heads};
+    facts_.values[front + "new_decoder_architecture"] = true;  // heads of keys are counted
   }
 
   Result<std::shared_ptr<const Adapter>> read(const std::string& folder) {
@@ -122,7 +137,7 @@ class Reader {
   Status read_tensors(const TensorFile& file, const LoraConfig& config) {
     QR_TRY(const auto found, find_parts(file, config));
     // Before anything is read: where there is no room for all, somebody makes some and tries again.
-    for (const auto& [module, parts] : found) QR_TRY_VOID(take_room(where_of(module, config), module, parts, config));
+    for (const auto& [module, parts] : found) QR_TRY_VOID(take_room(module, parts, config));
     for (const auto& [module, parts] : found) QR_TRY_VOID(read_module(module, parts, config, *file.map));
     return file.map->check_unchanged();
   }
@@ -131,44 +146,52 @@ class Reader {
   struct Where {
     std::vector<Renamed> ours;
     AdapterBuilder::Place place;
-    std::string parameter;
+    std::string key;  // of ranks and factors: the module, or the parameter
+    bool is_matrix = false;
   };
   Where where_of(const std::string& module, const LoraConfig& config) const {
-    Where out{our_names(module + ".weight", entry_->hf), {}, ""};
+    Where out{our_names(in_folders(module, entry_->hf) + ".weight", entry_->hf), {}, config.parameter_of(module)};
     if (!out.ours.empty()) out.place = builder_.place_of(out.ours.front().name);
     // "down_proj" alone would be a parameter of any module: those that have a matrix of their own are no experts.
-    const bool is_matrix = !out.place.sites.empty() && config.targets_module(module);
-    if (!is_matrix) out.parameter = config.parameter_of(module);
+    const bool by_parameter = out.key == module + ".weight";
+    out.is_matrix = out.key.empty() || (!out.place.sites.empty() && (by_parameter || config.targets_module(module)));
+    if (out.is_matrix && !by_parameter) out.key = module;
     return out;
+  }
+  ExpertParameter parameter_at(const Where& where) const {
+    return {builder_, entry_->hf, in_folders(where.key, entry_->hf)};
   }
 
   // Nothing where A has not the shape that read_module() wants.
-  Status take_room(const Where& where, const std::string& module, const Parts& parts, const LoraConfig& config) {
-    if (where.parameter.empty()) {
-      const int64_t rank = config.rank_of(module);
-      if (parts.a == nullptr || parts.a->shape != std::vector<int64_t>{rank, where.place.n_in}) return {};
-      return builder_.take_room(where.place, rank, config.scales_rows);
+  Status take_room(const std::string& module, const Parts& parts, const LoraConfig& config) {
+    const Where where = where_of(module, config);
+    const int64_t rank = config.rank_of(where.key);
+    if (!where.is_matrix) {
+      const ExpertParameter parameter = parameter_at(where);
+      if (const auto turned = parameter.is_turned(rank, *parts.a, *parts.b); turned) turned_ = *turned;
+      return builder_.take_room(parameter.stack(), rank);
     }
-    return builder_.take_room(builder_.stack_of(stack_name(where.parameter)), config.rank_of(where.parameter));
+    if (parts.a->shape != where.place.a_shape(rank)) return {};
+    return builder_.take_room(where.place, rank, config.scales_rows);
   }
 
   Status read_module(const std::string& module, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
-    const auto [ours, place, parameter] = where_of(module, config);
-    if (!parameter.empty()) return read_experts(parameter, parts, config, map);
+    const Where where = where_of(module, config);
+    if (!where.is_matrix) return read_experts(where, parts, config, map);
+    const auto& [ours, place, key, unused] = where;
     if (place.sites.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " + in_quotes(module) +
                                          std::string(kAdaptable));
+    if (ours.size() > 1)
+      return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": " + in_quotes(module) +
+                                         " is several matrices of this model, which is not supported");
     if (place.looks_up != parts.looks_up)
       return fail(Code::corrupt, "tensor " + in_quotes(parts.a->name) + ": " + in_quotes(module) +
                                      (place.looks_up ? " is an embedding" : " is no embedding"));
-    if (place.is_expert && (config.scales_rows || ours.front().rule->reshape != nullptr))
-      return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
-                                         ": DoRA on experts, or experts that this model has in another order, are not "
-                                         "supported");
     if (place.looks_up && !config.invocation.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) +
                                          ": an embedding beside alora_invocation_tokens is not supported");
-    const int64_t rank = config.rank_of(module);
+    const int64_t rank = config.rank_of(key);
     LoraMatrices out;
     out.rank = rank;
     QR_TRY(out.a, read_finite(*parts.a, {rank, place.n_in}, map));
@@ -183,53 +206,20 @@ class Reader {
       out.magnitude = std::move(column.b);
     }
     if (parts.base != nullptr) QR_TRY_VOID(check_base(module, ours.front(), place, *parts.base, map));
-    return builder_.add(place, std::move(out), config.factor_of(module), in_quotes(parts.a->name),
+    return builder_.add(place, std::move(out), config.factor_of(key), in_quotes(parts.a->name),
                         in_quotes(parts.b->name));
   }
 
-  // The tensor with all experts' matrices that a parameter is, "model.layers.0.mlp.experts.gate_up_proj"; empty where
-  // the model has them in another order or not at all.
-  std::string stack_name(const std::string& parameter) const {
-    const size_t dot = parameter.rfind('.');
-    const std::string container = parameter.substr(0, dot), name = parameter.substr(dot + 1);
-    const std::vector<Renamed> own = our_names(parameter, entry_->hf);
-    if (own.size() == 1 && own.front().rule->reshape == nullptr) return own.front().name;
-    if (!own.empty()) return "";
-    for (const char* last : {".0.down_proj.weight", ".0.w2.weight"}) {  // of folders that have experts one by one
-      const std::vector<Renamed> one = our_names(container + last, entry_->hf);
-      if (one.empty() || one.front().rule->reshape != nullptr) continue;
-      const std::string front = one.front().name.substr(0, one.front().name.find("ffn_"));
-      return front + (name == "down_proj" ? "ffn_down_exps.weight" : "ffn_gate_up_exps.weight");
-    }
-    return "";
-  }
-
-  // A has the experts one after the other, [n_experts · rank, n_in]; of B, [n_out, rank · n_experts], each expert's
-  // columns lie n_experts apart.
-  Status read_experts(const std::string& parameter,
-                      const Parts& parts,
-                      const LoraConfig& config,
-                      const MappedFile& map) {
-    const AdapterBuilder::Stack stack = builder_.stack_of(stack_name(parameter));
-    if (stack.experts.empty())
+  Status read_experts(const Where& where, const Parts& parts, const LoraConfig& config, const MappedFile& map) {
+    const ExpertParameter parameter = parameter_at(where);
+    if (parameter.stack().experts.empty())
       return fail(Code::unsupported, "tensor " + in_quotes(parts.a->name) + ": this model has no " +
-                                         in_quotes(parameter) + std::string(kAdaptable));
+                                         in_quotes(where.key) + std::string(kAdaptable));
     if (config.scales_rows || parts.looks_up || parts.base != nullptr)
       return fail(Code::unsupported,
                   "tensor " + in_quotes(parts.a->name) + ": experts have lora_A.weight and lora_B.weight alone");
-    const int64_t n_experts = std::ssize(stack.experts);
-    LoraMatrices out;
-    out.rank = config.rank_of(parameter);
-    QR_TRY(out.a, read_finite(*parts.a, {n_experts * out.rank, stack.n_in}, map));
-    QR_TRY(const std::vector<float> b, read_finite(*parts.b, {stack.n_out, out.rank * n_experts}, map));
-    out.b.reserve(b.size());
-    for (int64_t e = 0; e < n_experts; ++e) {
-      for (int64_t o = 0; o < stack.n_out; ++o) {
-        const int64_t row = o * out.rank * n_experts;
-        for (int64_t j = 0; j < out.rank; ++j) out.b.push_back(b[static_cast<size_t>(row + j * n_experts + e)]);
-      }
-    }
-    return builder_.add_stack(stack, out, config.factor_of(parameter), in_quotes(parts.a->name),
+    QR_TRY(const LoraMatrices all, parameter.read(config.rank_of(where.key), turned_, *parts.a, *parts.b, map));
+    return builder_.add_stack(parameter.stack(), all, config.factor_of(where.key), in_quotes(parts.a->name),
                               in_quotes(parts.b->name));
   }
 
@@ -253,7 +243,8 @@ class Reader {
 
   // B's rows are the model's: they lie as the rows of its weight do.
   Status reshape_rows(const Renamed& ours, const std::string& name, int64_t n_out, LoraMatrices& out) const {
-    if (ours.rule->reshape != nullptr) {
+    // A matrix that only lies turned over has its rows in order.
+    if (ours.rule->reshape != nullptr && !makes_rows_of_columns(ours.rule->reshape)) {
       const HostWeight theirs{name, find_weight_format("f32"), {n_out, out.rank}, std::as_bytes(std::span(out.b))};
       HostWeight reshaped = theirs;
       ModelFile memory;
@@ -271,6 +262,7 @@ class Reader {
   const Model& model_;
   AdapterBuilder builder_;
   const ArchEntry* entry_;
+  bool turned_;  // whether A and B of experts' parameters have changed places: as the shapes of one say, or by default
   Metadata facts_;
 };
 

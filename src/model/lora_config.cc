@@ -22,6 +22,7 @@ constexpr auto kKnownKeys = std::to_array<std::string_view>({
     "ensure_weight_tying",
     "eva_config",
     "exclude_modules",
+    "fan_in_fan_out",
     "inference_mode",
     "init_lora_weights",
     "layers_pattern",
@@ -178,8 +179,9 @@ bool ends_in(std::string_view module, std::string_view name) {
   return module.size() == name.size() || module[module.size() - name.size() - 1] == '.';
 }
 
-// The parameters of all of a layer's experts.
-constexpr auto kStacked = std::to_array<std::string_view>({"gate_up_proj", "down_proj"});
+// The parameters of all of a layer's experts, in the order in which modules have them. Then that of other modules.
+constexpr auto kStacked = std::to_array<std::string_view>({"gate_up_proj", "up_proj", "down_proj"});
+constexpr std::string_view kWeight = "weight";
 
 using Version = std::array<int, 3>;
 constexpr Version kFirstUnswapped = {0, 19, 1};
@@ -239,11 +241,13 @@ std::string LoraConfig::parameter_of(std::string_view module) const {
   size_t n_around = 0;
   for (; module.ends_with(kWrapped); ++n_around) module.remove_suffix(kWrapped.size());
   std::vector<std::string> wrapped;
-  for (const std::string_view name : kStacked) {
+  const auto add = [&](std::string_view name) {
     const std::string key = std::string(module) + "." + std::string(name);
     if (std::ranges::any_of(parameters, [&](const std::string& one) { return ends_in(key, one); }))
       wrapped.push_back(key);
-  }
+  };
+  std::ranges::for_each(kStacked, add);
+  add(kWeight);
   return n_around < wrapped.size() ? wrapped[wrapped.size() - 1 - n_around] : "";
 }
 

@@ -44,8 +44,9 @@ struct LoraConfig {
   // What B·(A·x) is multiplied by.
   double factor_of(std::string_view module) const;
   bool targets_module(std::string_view module) const;
-  // Which parameter of all experts of a module has the matrices of "model.layers.0.mlp.experts", with a ".base_layer"
-  // behind it for each that wraps them: PEFT wraps gate_up_proj first, then down_proj. Empty: none.
+  // Which parameter of a module has the matrices of "model.layers.0.mlp.experts", with a ".base_layer" behind it for
+  // each that wraps them: PEFT wraps gate_up_proj or up_proj first, then down_proj. Of any module it may be its weight:
+  // "model.layers.0.mlp.gate.weight". Empty: none.
   std::string parameter_of(std::string_view module) const;
 };
 

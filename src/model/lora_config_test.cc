@@ -41,6 +41,11 @@ TEST(LoraConfig, ParametersOfExpertsAreWrappedInOrder) {
   ASSERT_TRUE(one) << one.error().message;
   EXPECT_EQ(one->parameter_of(module), module + ".gate_up_proj");
   EXPECT_EQ(one->parameter_of(module + ".base_layer"), "");
+  const auto ups = read(R"(["mixer.experts.down_proj","mixer.experts.up_proj","mixer.gate.weight"])");
+  ASSERT_TRUE(ups) << ups.error().message;
+  EXPECT_EQ(ups->parameter_of("model.layers.1.mixer.experts.base_layer"), "model.layers.1.mixer.experts.up_proj");
+  EXPECT_EQ(ups->parameter_of("model.layers.1.mixer.gate"), "model.layers.1.mixer.gate.weight");
+  EXPECT_EQ(ups->parameter_of("model.layers.1.mixer.gates"), "");
   EXPECT_FALSE(read("7"));
   EXPECT_FALSE(read("[7]"));
 }

@@ -266,11 +266,6 @@ TEST_F(LoraFolder, ExpertsThatAreModules) {
   EXPECT_TRUE(adapter->layers[8].gate_up[0].empty());
   EXPECT_FALSE(adapter->layers[8].gate_up[1].empty());
   EXPECT_EQ(ops_.given[ops_.given.size() - 2].b[5], 3 * 106);
-  config(R"(,"use_dora":true)");
-  tensors_.erase(tensors_.begin(), tensors_.begin() + 2);
-  add("base_model.model.model.layers.1.mlp.experts.1.up_proj.lora_magnitude_vector", {3}, counted(3));
-  write();
-  EXPECT_THAT(refusal(), testing::HasSubstr("DoRA on experts"));
 }
 
 TEST_F(LoraFolder, TheUnitBesideExperts) {
@@ -369,8 +364,7 @@ TEST_F(LoraFolder, RefusesWhatIsNotComputed) {
   EXPECT_EQ(with(R"(,"use_dora":7)"), key + "\"use_dora\": must be true or false, found 7");
   EXPECT_EQ(with(R"(,"modules_to_save":["lm_head"])"),
             key + R"("modules_to_save": is not supported for a LoRA adapter, found ["lm_head"])");
-  EXPECT_EQ(with(R"(,"fan_in_fan_out":true)"),
-            key + "\"fan_in_fan_out\": is not supported for a LoRA adapter, found true");
+  EXPECT_EQ(with(R"(,"use_qalora":true)"), key + "\"use_qalora\": is not supported for a LoRA adapter, found true");
   EXPECT_EQ(with(R"(,"lora_bias":true)"), key + "\"lora_bias\": is not supported for a LoRA adapter, found true");
   EXPECT_EQ(with(R"(,"layer_replication":[[0,1]])"),
             key + "\"layer_replication\": is not supported for a LoRA adapter, found [[0,1]]");

@@ -52,6 +52,7 @@ struct Way {
   std::string proposer = {};
   std::string disk = {};
   ContextShift shift = {};
+  std::string codec = "f16";
   bool adapted = true;
   int rounds = 1;  // the same requests again: their pasts are in the cache
 };
@@ -77,7 +78,7 @@ class Adapters : public testing::TestWithParam<Case> {
     EXPECT_TRUE(file) << file.error().message;
     const auto ops = make_cpu_ops(CpuOptions{.n_threads = how.threads, .isa = how.isa, .pin = false});
     LoadOptions loading;
-    loading.k_codec = loading.v_codec = find_kv_codec("f16");
+    loading.k_codec = loading.v_codec = find_kv_codec(how.codec);
     loading.weights = find_weight_format("q8_0");
     loading.shift = how.shift;
     const auto model = load_model(*file, **ops, loading);
@@ -197,6 +198,18 @@ TEST_P(Adapters, BehindAContextThatShifts) {
   EXPECT_EQ(run({.isa = cpu_isas().back(), .threads = 2, .chunk = 7, .shift = shift}).bits, truth);
 }
 
+TEST_P(Adapters, OverPackedCaches) {
+  for (const char* codec : {"q8", "kivi2"}) {
+    SCOPED_TRACE(codec);
+    const auto truth = run({.isa = "scalar", .max_seqs = 1, .cache = false, .codec = codec}).bits;
+    const std::string isa = cpu_isas().back();
+    EXPECT_EQ(run({.isa = isa, .threads = 2, .chunk = 7, .codec = codec}).bits, truth);
+    const Ran drafted = run({.isa = isa, .threads = 2, .chunk = 33, .proposer = "ngram", .codec = codec});
+    EXPECT_EQ(drafted.bits, truth);
+    EXPECT_GT(drafted.n_drafted, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures,
                          Adapters,
                          testing::Values(Case{"llama", {"llama_all", "llama_some", "llama_dora"}},
@@ -206,8 +219,13 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                          Case{"granite", {"granite_ends", "granite_tied"}},
                                          Case{"olmoe", {"olmoe_experts"}},
                                          Case{"qwen2moe", {"qwen2moe_shared"}},
-                                         Case{"qwen3moe", {"qwen3moe_attention"}}),
-                         [](const auto& each) { return each.param.name; });
+                                         Case{"mixtral", {"mixtral_router"}},
+                                         Case{"qwen3moe", {"qwen3moe_attention", "qwen3moe_each"}}),
+                         [](const auto& each) {
+                           std::string name = each.param.name;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace quire

@@ -133,6 +133,7 @@ void Gemma4::feed_forward(Tensor out, const DecoderLayer& layer, const NormedRow
   ops.rms_norm(in.normed, in.x, w.router_norm, in.eps);
   ops.scale(in.normed, 1.0F / std::sqrt(static_cast<float>(c.n_embd)));
   ops.linear(scores, in.normed, layer.router);
+  add_beside_experts(scores, in.normed, shared_unit_entry(c.n_layers, number_of(layer)), kRouter, pass);
   pass.ops->finish();
   gain_shares(scores, c.routing.n_used, w.gains, c.routing.scale);
   ops.rms_norm(in.normed, in.x, w.experts_norm, in.eps);

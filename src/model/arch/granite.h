@@ -38,6 +38,12 @@ inline std::vector<NameRule> granite_tensors(std::vector<NameRule> own) {
   own.push_back({.theirs = kGatesAndUps, .ours = "blk.{}.ffn_gate_exps.weight", .reshape = first_rows});
   own.push_back({.theirs = kGatesAndUps, .ours = "blk.{}.ffn_up_exps.weight", .reshape = last_rows});
   own.push_back({"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight"});
+  // As transformers has them in memory, which adapters name.
+  constexpr std::string_view kBoth = "model.layers.{}.block_sparse_moe.experts.gate_up_proj";
+  own.push_back({"model.layers.{}.block_sparse_moe.router.weight", "blk.{}.ffn_gate_inp.weight"});
+  own.push_back({.theirs = kBoth, .ours = "blk.{}.ffn_gate_exps.weight", .reshape = first_rows});
+  own.push_back({.theirs = kBoth, .ours = "blk.{}.ffn_up_exps.weight", .reshape = last_rows});
+  own.push_back({"model.layers.{}.block_sparse_moe.experts.down_proj", "blk.{}.ffn_down_exps.weight"});
   return own;
 }
 

@@ -91,7 +91,8 @@ QR_REGISTER(ArchEntry,
                                          {"model.layers.{}.feed_forward.gate_proj.weight", "blk.{}.ffn_gate.weight"},
                                          {"model.layers.{}.feed_forward.up_proj.weight", "blk.{}.ffn_up.weight"},
                                          {"model.layers.{}.feed_forward.down_proj.weight", "blk.{}.ffn_down.weight"}},
-                             .facts = facts},
+                             .facts = facts,
+                             .turns_adapters = true},
                       .load = &load_decoder<Llama4>,
                       .info = &decoder_info<Llama4>});
 
