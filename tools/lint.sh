@@ -25,6 +25,7 @@ check_format() {
 check layers tools/check_layers
 check sizes tools/check_sizes
 check names tools/check_names
+check archs tools/check_archs
 check kernels tools/check_kernels
 check isa tools/check_isa.sh "$build"
 check format check_format

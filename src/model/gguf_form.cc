@@ -260,10 +260,6 @@ Result<ModelFile> gguf_form(const ModelFile& folder) {
                                        ": is quantised; folders of floats alone are written as GGUF");
   }
   QR_TRY(std::string arch, out.meta.get_string("general.architecture"));
-  if (arch == "mistral" || arch == "mixtral") {
-    rename_arch(out, arch, "llama");
-    arch = "llama";
-  }
   if (const auto as_gguf = Registry<ArchEntry>::get().find(arch)->hf.as_gguf; as_gguf != nullptr) {
     auto done = as_gguf(out);
     if (!done) return error_within(out.path, std::move(done).error());

@@ -5,6 +5,7 @@
 #include "base/bounded_reader.h"
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
+#include "model/arch/missing.h"
 #include "ops/parts.h"
 
 namespace quire {
@@ -15,10 +16,20 @@ struct Found {
   const ArchEntry* entry;
 };
 
+// What to say of one that is known and not computed, by either of its names.
+Status check_computed(const std::string& name) {
+  for (const MissingArch& one : missing_archs()) {
+    if (name != one.model_type && name != one.gguf) continue;
+    return fail(Code::unsupported, in_quotes(name) + " is not supported: " + std::string(one.lacks));
+  }
+  return {};
+}
+
 Result<Found> find_by_name(const ModelFile& file) {
   QR_TRY(const std::string arch, file.meta.get_string("general.architecture"));
   const ArchEntry* entry = Registry<ArchEntry>::get().find(arch);
   if (entry != nullptr) return Found{arch, entry};
+  QR_TRY_VOID(check_computed(arch));
   std::string known;
   for (const std::string& name : Registry<ArchEntry>::get().names()) known += " " + name;
   return fail(Code::unsupported, "architecture " + in_quotes(arch) + " is not supported; known:" + known);
@@ -35,11 +46,15 @@ Result<Found> find_by_model_type(const ModelFile& file) {
       known += " " + std::string(one);
     }
   }
+  if (auto computed = check_computed(type); !computed)
+    return error_within("config.json: key \"model_type\"", std::move(computed).error());
   return fail(Code::unsupported,
               "config.json: key \"model_type\": " + in_quotes(type) + " is not supported; known:" + known);
 }
 
 }  // namespace
+
+std::span<const MissingArch> missing_archs() { return kMissingArchs; }
 
 // Rows that follow each other go in one piece.
 void write_kv(const Tensor& k, const Tensor& v, const Pass& pass, const AttnParams& params) {

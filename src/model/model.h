@@ -82,13 +82,22 @@ struct LoadOptions {
 };
 struct ArchEntry {
   std::string_view summary;  // one line of docs/architectures.md
+  // Why there are no folders of it, or no GGUF files by its name, where that is so: cells of the same page.
+  std::string_view no_folder = {}, no_gguf = {};
   HfRules hf;
   Result<std::unique_ptr<Model>> (*load)(const ModelFile&, Ops&, const LoadOptions&);
   Result<ModelInfo> (*info)(const ModelFile&, const LoadOptions&);  // of what load would make
 };
 
-// Picks the architecture by "general.architecture", or by a Hugging Face folder's model_type. Code::unsupported lists
-// the known ones.
+// One that is known and not computed.
+struct MissingArch {
+  std::string_view model_type, gguf;  // gguf: empty where that has no name for it
+  std::string_view lacks;             // what it needs that is not here
+};
+std::span<const MissingArch> missing_archs();
+
+// Picks the architecture by "general.architecture", or by a Hugging Face folder's model_type. Code::unsupported says
+// what a known one lacks, or lists those that are computed.
 Result<std::unique_ptr<Model>> load_model(const ModelFile&, Ops&, const LoadOptions&);
 // The info of the model that load_model would make, its claims in the cache with it; loads no weight. Errors as
 // load_model's.

@@ -55,6 +55,20 @@ class Names(Tree):
         self.assertIn('quire::Pieces is a class in serve/d.h and in text/a.h', output)
 
 
+class Archs(Tree):
+    def test_an_architecture_is_named_in_its_own_file_and_in_text_alone(self):
+        self.write('src/model/arch/zebra.cc', 'QR_REGISTER(ArchEntry,\n  "zebra",\n  ArchEntry{.hf = {.model_types = {"zebra_text"}}});\n')
+        self.write('src/text/a.cc', 'f("zebra");\n')
+        self.write('src/kv/b.cc', '#include "zebra"\n// "zebra"\nf("zebra.cpp is another", "zebras", "a zebra");\n')
+        self.write('src/kv/b_test.cc', 'f("zebra");\n')
+        self.assertEqual(self.run_tool('check_archs')[0], 0)
+        for literal in ('zebra', 'zebra_text', 'zebra.block_count'):
+            self.write('src/kv/c.cc', f'\nif (arch == "{literal}") return;\n')
+            code, output = self.run_tool('check_archs')
+            self.assertEqual(code, 1)
+            self.assertIn('src/kv/c.cc:2: names the architecture "zebra', output)
+
+
 class Layers(Tree):
     def setUp(self):
         super().setUp()

@@ -213,6 +213,7 @@ QR_REGISTER(
     ArchEntry,
     "bailing_hybrid",
     ArchEntry{.summary = "Ling 3: a gated delta rule in most layers, latent attention with gates, experts by sigmoids",
+              .no_gguf = "GGUF has no name for it",
               .hf = {.model_types = {"bailing_hybrid"}, .tensors = tensors(), .facts = facts, .lists_parts = true},
               .load = &load_decoder<BailingHybrid>,
               .info = &decoder_info<BailingHybrid>});

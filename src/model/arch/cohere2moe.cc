@@ -89,6 +89,7 @@ Status facts(HfFacts& hf) {
 QR_REGISTER(ArchEntry,
             "cohere2moe",
             ArchEntry{.summary = "Command A with experts: parallel parts, windows, shared experts",
+                      .no_gguf = "unknown to gguf 0.19.0; files that say this name open",
                       .hf = {.model_types = {"cohere2_moe"}, .facts = facts},
                       .load = &load_decoder<Cohere2Moe>,
                       .info = &decoder_info<Cohere2Moe>});

@@ -47,7 +47,7 @@ Status facts(HfFacts& hf) {
 QR_REGISTER(ArchEntry,
             "deepseek2",
             ArchEntry{.summary = "DeepSeek V2 and V3: latent attention, experts in groups, shared ones",
-                      .hf = {.model_types = {"deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"},
+                      .hf = {.model_types = {"deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite"},
                              .tensors = latent_names(LatentForm::cut),
                              .facts = facts},
                       .load = &load_decoder<DeepSeek2>,

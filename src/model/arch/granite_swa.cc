@@ -51,6 +51,7 @@ Status facts(HfFacts& hf) {
 QR_REGISTER(ArchEntry,
             "granite_swa",
             ArchEntry{.summary = "Granite with windows, sinks and layers without positions",
+                      .no_gguf = "unknown to gguf 0.19.0; files that say this name open",
                       .hf = {.model_types = {"granite_swa"},
                              .tensors = {{"model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight"}},
                              .facts = facts,

@@ -26,6 +26,7 @@ QR_REGISTER(ArchEntry,
             "hy_v3",
             ArchEntry{
                 .summary = "Hunyuan 3: norms on heads, experts by sigmoids, a shared one",
+                .no_gguf = "unknown to gguf 0.19.0; files that say this name open",
                 .hf = {.model_types = {"hy_v3"},
                        .tensors = {{"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
                                    {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},

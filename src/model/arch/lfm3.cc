@@ -84,6 +84,7 @@ Status facts(HfFacts& hf) {
 QR_REGISTER(ArchEntry,
             "lfm3",
             ArchEntry{.summary = "LFM3: short convolutions, windows and attention over all, gates of heads",
+                      .no_gguf = "GGUF has no name for it",
                       .hf = {.model_types = {"lfm3"},
                              .tensors = lfm2_tensors(
                                  {{"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},

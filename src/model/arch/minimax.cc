@@ -186,6 +186,7 @@ std::vector<NameRule> tensors() {
 QR_REGISTER(ArchEntry,
             "minimax",
             ArchEntry{.summary = "MiniMax-Text-01 and M1: lightning attention in most layers, with experts",
+                      .no_gguf = "GGUF has no name for it",
                       .hf = {.model_types = {"minimax", "minimax_text_01", "minimax_m1"},
                              .tensors = tensors(),
                              .facts = facts,

@@ -6,11 +6,11 @@ namespace {
 
 QR_REGISTER(ArchEntry,
             "nemotron_h_moe",
-            ArchEntry{
-                .summary = "Nemotron-H with experts without gates and a shared one; folders of it are `nemotron_h`",
-                .hf = {.model_types = {}, .lists_parts = true},
-                .load = &load_decoder<NemotronH>,
-                .info = &decoder_info<NemotronH>});
+            ArchEntry{.summary = "Nemotron-H with experts without gates and a shared one",
+                      .no_folder = "folders of it are `nemotron_h`",
+                      .hf = {.model_types = {}, .lists_parts = true},
+                      .load = &load_decoder<NemotronH>,
+                      .info = &decoder_info<NemotronH>});
 
 }  // namespace
 }  // namespace quire

@@ -45,6 +45,7 @@ QR_REGISTER(ArchEntry,
             "olmo_hybrid",
             ArchEntry{
                 .summary = "OLMo Hybrid: a gated delta rule in most layers, norms behind attention",
+                .no_gguf = "unknown to gguf 0.19.0; files that say this name open",
                 .hf = {.model_types = {"olmo_hybrid"},
                        .tensors = {{"model.layers.{}.attention_layer_norm.weight", "blk.{}.attn_norm.weight"},
                                    {"model.layers.{}.feedforward_layer_norm.weight", "blk.{}.ffn_norm.weight"},

@@ -298,6 +298,7 @@ QR_REGISTER(ArchEntry,
             "recurrent_gemma",
             ArchEntry{
                 .summary = "RecurrentGemma: gated linear recurrences in most layers, windows in the others",
+                .no_gguf = "unknown to gguf 0.19.0; files that say this name open",
                 .hf = {.model_types = {"recurrent_gemma"}, .tensors = tensors(), .facts = facts, .lists_parts = true},
                 .load = &load_decoder<RecurrentGemma>,
                 .info = &decoder_info<RecurrentGemma>});

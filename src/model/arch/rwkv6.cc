@@ -142,14 +142,13 @@ void Rwkv6::channel_mix(const Tensor& out, const DecoderLayer& layer, const Tens
   pass.arena->release(mark);
 }
 
-QR_REGISTER(
-    ArchEntry,
-    "rwkv6",
-    ArchEntry{
-        .summary = "RWKV 6, GGUF alone: a recurrence that fades by component in every layer, gated units of squares",
-        .hf = {},
-        .load = &load_decoder<Rwkv6>,
-        .info = &decoder_info<Rwkv6>});
+QR_REGISTER(ArchEntry,
+            "rwkv6",
+            ArchEntry{.summary = "RWKV 6: a recurrence that fades by component in every layer, gated units of squares",
+                      .no_folder = "GGUF alone",
+                      .hf = {},
+                      .load = &load_decoder<Rwkv6>,
+                      .info = &decoder_info<Rwkv6>});
 
 }  // namespace
 }  // namespace quire

@@ -142,14 +142,13 @@ void Rwkv7::channel_mix(const Tensor& out, const DecoderLayer& layer, const Tens
   pass.arena->release(mark);
 }
 
-QR_REGISTER(
-    ArchEntry,
-    "rwkv7",
-    ArchEntry{
-        .summary = "RWKV 7, GGUF alone: a delta rule with rates of each row's own in every layer, units of squares",
-        .hf = {},
-        .load = &load_decoder<Rwkv7>,
-        .info = &decoder_info<Rwkv7>});
+QR_REGISTER(ArchEntry,
+            "rwkv7",
+            ArchEntry{.summary = "RWKV 7: a delta rule with rates of each row's own in every layer, units of squares",
+                      .no_folder = "GGUF alone",
+                      .hf = {},
+                      .load = &load_decoder<Rwkv7>,
+                      .info = &decoder_info<Rwkv7>});
 
 }  // namespace
 }  // namespace quire

@@ -370,6 +370,7 @@ std::vector<NameRule> tensors() {
 QR_REGISTER(ArchEntry,
             "zamba2",
             ArchEntry{.summary = "Zamba 2: Mamba-2 in every layer, few blocks of attention that layers share",
+                      .no_gguf = "GGUF has no name for it",
                       .hf = {.model_types = {"zamba2"}, .tensors = tensors(), .facts = facts, .lists_parts = true},
                       .load = &load_decoder<Zamba2>,
                       .info = &decoder_info<Zamba2>});
