@@ -89,18 +89,19 @@ Result<Counted> count(const ModelFile& file, const ModelOptions& options, const 
   return out;
 }
 
-// What guesses for `target`, the model of `file`, adds; `options` have n_ctx and max_draft filled in, heads get
-// `head_format` (heads_format).
+// What guesses for `target`, the model of `file`, adds; `options` have n_ctx and max_draft filled in.
 Status add_draft(const ModelFile& file,
                  const Model& target,
                  const EngineOptions& options,
                  const DraftSource& draft,
-                 const WeightFormat* head_format,
                  MemoryNeeds& needs) {
   ProposerEnv env = proposer_shapes(target, options);
   Counted counted;
   std::unique_ptr<MedusaHeads> heads;
   std::unique_ptr<EagleHead> eagle;
+  ModelOptions as_target = draft.how;
+  as_target.weights = draft.target_weights;
+  QR_TRY(const WeightFormat* head_format, heads_format(file, as_target));
   if (draft.kind == DraftKind::medusa) {
     counted.ops = std::make_unique<CountingOps>(draft.how, head_format);
     QR_TRY(heads, load_medusa(draft.how.model, target.info(), *counted.ops));
@@ -176,8 +177,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   out.state_bytes = n_states_for(resolved, 1) * info.kv_layout.state_bytes();
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
-  QR_TRY(const WeightFormat* head_format, heads_format(file, model));
-  QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, head_format, out));
+  QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, out));
   return out;
 }
 

@@ -139,7 +139,7 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
 }
 
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
-  DraftSource out{choice.kind, how, gives_way(choice)};
+  DraftSource out{choice.kind, how, how.weights, gives_way(choice)};
   if (choice.kind == DraftKind::none) return out;
   const bool is_own = choice.kind == DraftKind::exit || choice.kind == DraftKind::mtp;
   out.how.model = is_own ? "" : choice.draft;

@@ -41,13 +41,7 @@ Status read_head(TensorTaker& taker, int head, const ModelInfo& model, MedusaHea
   return {};
 }
 
-Status read_heads(const TensorFile& file,
-                  const Counts& counts,
-                  const ModelInfo& model,
-                  Ops& ops,
-                  const WeightFormat* as,
-                  MedusaHeads& out) {
-  TensorTaker taker(file, ops, as);
+Status read_heads(TensorTaker& taker, const Counts& counts, const ModelInfo& model, MedusaHeads& out) {
   out.blocks.resize(static_cast<size_t>(counts.n_blocks));
   for (int head = 0; head < kMostMedusaHeads; ++head) {
     if (head >= counts.n_heads && !taker.has(std::to_string(head) + ".0.linear.weight")) break;
@@ -57,7 +51,7 @@ Status read_heads(const TensorFile& file,
       taker.check_all_taken("Medusa heads, which have \"<head>.<block>.linear.weight\", \".linear.bias\" and "
                             "\"<head>.<blocks>.weight\" alone"));
   out.weight_bytes = taker.bytes();
-  return file.map->check_unchanged();
+  return {};
 }
 
 }  // namespace
@@ -74,9 +68,10 @@ Result<std::unique_ptr<MedusaHeads>> load_medusa(const std::string& folder,
   const Status done = [&]() -> Status {
     QR_TRY(const Counts counts, read_counts(folder));
     QR_TRY(const TensorFile file, open_head_weights(folder, kKind));
-    if (auto read = read_heads(file, counts, model, ops, as, *out); !read)
+    TensorTaker taker(file, ops, as);
+    if (auto read = read_heads(taker, counts, model, *out); !read)
       return error_within(kKind.weights, std::move(read).error());
-    return {};
+    return file.map->check_unchanged();
   }();
   if (!done) return error_within(folder, done.error());
   return out;
