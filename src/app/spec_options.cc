@@ -33,12 +33,13 @@ static Result<int> exit_layers(std::string_view draft) {
 }
 
 void declare_spec_options(CommandLine& line, SpecChoice& choice) {
-  line.option(
-      "--spec", choice.mode,
-      "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
-      "the same tokens before), suffix (the same, and in earlier answers under the same salt), grammar (what a grammar "
-      "leaves no choice about; a server's others have it before them), off, or auto: draft where --draft names "
-      "something, else grammar");
+  line.option("--spec", choice.mode,
+              "who guesses tokens ahead, which changes no answer: draft (what --draft names), ngram (what followed "
+              "the same tokens before), suffix (the same, and in earlier answers to requests with the same "
+              "cache_salt), grammar "
+              "(what a grammar leaves no choice about; in a server the other ways try this first), off, or auto: draft "
+              "where --draft names "
+              "something, else grammar");
   line.option("--draft", choice.draft,
               "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE head "
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");

@@ -124,6 +124,7 @@ std::span<const VotingRows> put_voting(const Plan& plan, Arena& arena) {
   int64_t number = 0, row = 0;
   for (const Grant& grant : plan.grants) {
     if (votes(grant)) {
+      QR_CHECK(grant.n_drafted == 0, "a guess would vote");
       const int64_t n_before = std::max(grant.seq->budget.first_voting() - grant.seq->n_computed, 0);
       std::construct_at(next++, VotingRows{number, row + n_before, row + grant.n_tokens, grant.seq->budget.votes()});
     }

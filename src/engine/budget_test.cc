@@ -108,6 +108,18 @@ TEST(PromptBudget, CopiesNeedRoom) {
       "are 16");
 }
 
+TEST(PromptBudget, CopiesNeedRoomBesideWhatIsPinned) {
+  Refusal r;
+  r.limits.n_blocks = 30;
+  r.limits.n_pinnable = 13;
+  r.request.max_tokens = 9;
+  EXPECT_EQ(r.text(), "");  // 13 blocks
+  r.request.kv_budget = 64;
+  EXPECT_EQ(r.text(), "");  // and 4 copies
+  r.limits.n_pinnable = 14;
+  EXPECT_NE(r.text().find("there are 16 beside those that may be pinned"), std::string::npos) << r.text();
+}
+
 TEST(PromptBudget, ModelsThatCannot) {
   const auto ops = make_play_ops();
   EXPECT_EQ(why_no_budget(PlayModel(100, 10, 1).info(), *ops, false), "");
@@ -123,6 +135,10 @@ TEST(PromptBudget, ModelsThatCannot) {
   info = {};
   info.attention.push_back({.values_in_keys = true});
   EXPECT_NE(why_no_budget(info, *ops, false).find("latent"), std::string_view::npos);
+  info.attention = {};
+  info.sees_chunks = true;
+  EXPECT_NE(why_no_budget(info, *ops, false).find("chunk"), std::string_view::npos);
+  info.sees_chunks = false;
   info.attention = {{.most_slope_bits = 8.0F}};
   EXPECT_NE(why_no_budget(info, *ops, false).find("ALiBi"), std::string_view::npos);
   info = {};

@@ -51,8 +51,9 @@ int Drafting::left_of(const Sequence& seq) const {
   return std::min(seq.request.max_tokens - seq.n_generated(), limits_.n_ctx - static_cast<int>(seq.tokens.size()));
 }
 
-// With n drafted tokens a step adds n + 1 at most.
+// With n drafted tokens a step adds n + 1 at most. Rows behind a prompt do not see what its budget drops.
 int Drafting::most_for(const Sequence& seq) const {
+  if (seq.budget.bounds() && seq.kv.n_dropped == 0) return 0;
   const int wanted = seq.request.max_draft < 0 ? limits_.max_draft : std::min(seq.request.max_draft, limits_.max_draft);
   return std::min(wanted, left_of(seq) - 1);
 }

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kIndexBytes = 48;  // of a token, at most (spec/proposers/ngram.cc)
 constexpr int64_t kKnownBytes = 64;  // of one that the remote store is known to have, likewise
 constexpr int64_t kEditBytes = sizeof(Edit);
+constexpr int64_t kVoteBytes = 12;    // of a block of a prompt (engine/budget.h)
 constexpr int64_t kContext = 32'768;  // for the numbers of this table; the model and --ctx say it
 
 std::vector<HeldRow> rows() {
@@ -26,11 +27,20 @@ std::vector<HeldRow> rows() {
        .of_request = {"n_sequences × 4 × ctx", 1024 * sequence},
        .in_all = {"(max_queue × 9/8 + max_seqs) × 4 × ctx", (QueueShares::places(o.max_queue) + o.max_seqs) * sequence},
        .test = "EngineSubmit.RefusesWhatCanNeverRunWithLimitAndValue"},
-      {.what = "what a proposer that looks words up remembers of sequences that run or were sent back (ngram)",
+      {.what = "what a proposer that looks words up remembers of sequences that run or were sent back (ngram, "
+               "suffix)",
        .of_request = {"n_sequences × 48 × ctx", 1024 * kIndexBytes * kContext},
        .in_all = {"(max_queue × 9/8 + max_seqs) × 48 × ctx",
                   (QueueShares::places(o.max_queue) + o.max_seqs) * kIndexBytes * kContext},
        .test = "Ngram.SequencesKnowNothingOfEachOther"},
+      {.what = "answers that suffix guesses from, by cache_salt",
+       .in_all = {"16 salts × 65536 tokens × 24", int64_t{16} << 21},
+       .test = "Suffix.TheLatestAnswersAreKept"},
+      {.what = "votes for the blocks of prompts that have a kv_budget",
+       .of_request = {"n_sequences × 12 × ctx / block", 1024 * kVoteBytes * kContext / o.block_tokens},
+       .in_all = {"(max_queue × 9/8 + max_seqs) × 12 × ctx / block",
+                  (QueueShares::places(o.max_queue) + o.max_seqs) * kVoteBytes * kContext / o.block_tokens},
+       .test = "PromptBudget.KeepsTheFirstTheWindowAndTheMostVotes"},
       {.what = "edits of the logits of a step's rows: biases, penalties",
        .of_request = {"max_seqs × 12 × (ctx + n_logit_bias)", o.max_seqs * kEditBytes * (kContext + 1024)},
        .in_all = {"step_tokens × …", o.step_tokens * kEditBytes * (kContext + 1024)},

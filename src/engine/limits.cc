@@ -141,6 +141,7 @@ std::string_view why_no_budget(const ModelInfo& model, Ops& ops, bool recorded) 
     if (group.kind == KvGroup::Kind::state) return "the model has layers that keep a state";
     return group.is_private ? "the cache packs strips of tokens (kivi2)" : "the model has layers that see a window";
   }
+  if (model.sees_chunks) return "the model has layers that see a chunk of positions";
   for (const AttnParams& layer : model.attention) {
     if (layer.values_in_keys) return "the model has latent attention";
     if (layer.most_slope_bits > 0) return "the model counts distances by place in the cache (ALiBi)";
@@ -202,11 +203,14 @@ Status check_request(Request& request, const RequestLimits& limits, int n_virtua
   const int n_tokens = n_virtual % limits.block_tokens + n_prompt + request.max_tokens - 1;
   const int n_kept = kept_blocks(request.kv_budget, n_prompt, limits.block_tokens);
   const int n_blocks = (n_tokens + limits.block_tokens - 1) / limits.block_tokens + n_kept;
-  if (n_blocks > limits.n_blocks) {
+  // Pins leave room for a context; copies come on top of it.
+  const int n_there = limits.n_blocks - (n_kept > 0 ? limits.n_pinnable : 0);
+  if (n_blocks > n_there) {
     const std::string copied = n_kept > 0 ? ", copies of those that kv_budget keeps among them" : "";
+    const std::string pinned = n_kept > 0 && limits.n_pinnable > 0 ? " beside those that may be pinned" : "";
     return fail(Code::exhausted, "prompt and answer of " + std::to_string(n_tokens) + " tokens need " +
                                      std::to_string(n_blocks) + " cache blocks" + copied + "; there are " +
-                                     std::to_string(limits.n_blocks));
+                                     std::to_string(n_there) + pinned);
   }
   return {};
 }

@@ -36,6 +36,7 @@ struct RequestLimits {
   int n_ctx = 0, n_vocab = 0;
   int n_blocks = 0, block_tokens = 0;  // that requests may take
   std::string_view no_budget = {};     // why none has a kv_budget; empty: they may
+  int n_pinnable = 0;                  // of n_blocks: those that pins may hold
 };
 
 // Why requests to this model on this backend can have no kv_budget; empty: they can. A constant.

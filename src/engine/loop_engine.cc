@@ -16,12 +16,21 @@ namespace {
 constexpr int64_t kViewNs = 100'000'000;            // so often sequences are shown as they are, at most
 constexpr std::chrono::milliseconds kLoadTick{10};  // so often a load is asked whether it is late
 
+// Blocks of the first group that pins may hold.
+int n_pinnable(const PinLimits& pins, int64_t block_bytes) {
+  return static_cast<int>(std::min<int64_t>(pins.n_blocks[0], pins.bytes / std::max<int64_t>(block_bytes, 1)));
+}
+
 }  // namespace
 
 LoopEngine::LoopEngine(const EngineUses& uses, const EngineOptions& options, EngineEnv env, EngineMemory memory)
     : options_(options),
-      limits_{options.n_ctx, uses.model.info().n_vocab, memory.counts.n_blocks, options.block_tokens,
-              why_no_budget(uses.model.info(), uses.ops, env.recorder != nullptr)},
+      limits_{options.n_ctx,
+              uses.model.info().n_vocab,
+              memory.counts.n_blocks,
+              options.block_tokens,
+              why_no_budget(uses.model.info(), uses.ops, env.recorder != nullptr),
+              n_pinnable(memory.pins, uses.model.info().kv_layout.block_bytes(0, options.block_tokens))},
       env_(std::move(env)),
       watcher_(memory.watcher),
       tiers_(env_.tiers),

@@ -71,7 +71,7 @@ Result<SeqId> LoopEngine::submit(Request request, std::shared_ptr<EventSink> sin
   seq->of_prompt.n_scored = n_before + 1;
   seq->n_prompt = n_before + static_cast<int>(request.prompt.size());
   if (request.adapter != nullptr) seq->n_base = tokens_before_invocation(request.prompt, request.adapter->invocation);
-  if (request.explain == nullptr) seq->budget = {request.kv_budget, seq->n_prompt, options_.block_tokens};
+  seq->budget = {request.kv_budget, seq->n_prompt, options_.block_tokens};
   seq->request = std::move(request);
   seq->sink = std::move(sink);
   seq->in_queue = true;
@@ -124,6 +124,7 @@ Status LoopEngine::check_explain(const Request& request) const {
   if (env_.recorder != nullptr)
     return fail(Code::invalid, "nothing can be explained: this run is recorded, and a recording holds no explanations");
   if (request.pin.id != 0) return fail(Code::invalid, "a request is explained or pinned, not both");
+  if (request.kv_budget != 0) return fail(Code::invalid, "kv_budget: a request is explained or has a budget, not both");
   const auto n = static_cast<int>(request.explain->others.size());
   if (n <= kMostOtherRoots) return {};
   return fail(Code::invalid, std::to_string(n) + " other adapters and salts are to be looked at: the limit is " +

@@ -80,6 +80,7 @@ void Pasts::take(Sequence& seq, int n_known) {
 
 bool Pasts::drop(Sequence& seq) {
   if (!seq.must_drop()) return true;
+  QR_CHECK(std::ssize(seq.kv.table) == seq.budget.n_blocks(), "what is behind a prompt was computed before it dropped");
   if (!cache_.drop_blocks(seq.kv, seq.budget.choose())) return false;
   seq.own = {};
   accounts_.dropped(seq);

@@ -330,6 +330,8 @@ KvCache::Shortage Scheduler::begin(Sequence& seq, bool& restored) {
   pasts_.begin(seq);
   if (swaps_.pays(seq)) {
     pasts_.give_back(seq);
+    seq.kv.n_lead = seq.n_prompt - 1;
+    seq.kv.whose = seq.request.tenant;
     restored = !shortage(seq) && swaps_.in(seq);
     if (!restored) pasts_.begin(seq);
   }

@@ -83,7 +83,7 @@ bool Scheduler::could_fit(const Sequence& first) {
   const int block = cache_.block_tokens();
   const int n_shared = first.n_virtual / block * block;
   const int64_t n_tokens = static_cast<int64_t>(first.tokens.size()) - n_shared + (n_stay > 0 ? 1 : 0);
-  return n_stay < max_running() && (n_tokens + block - 1) / block + n_stay <= n;
+  return n_stay < max_running() && (n_tokens + block - 1) / block + first.budget.n_kept() + n_stay <= n;
 }
 
 // As admit_one will find it.

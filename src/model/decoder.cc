@@ -107,6 +107,7 @@ Status Decoder::claim_cache(const ModelFile& file, const LoadOptions& options) {
   if (config_.latent.n_kv > 0) QR_TRY_VOID(check_latent_codec(config_, options));
   QR_TRY_VOID(check_states(file));
   info_ = make_model_info(file, config_, options);
+  info_.sees_chunks = config_.chunk > 0;
   info_.has_taps = true;
   for (int l = 0; l < config_.n_layers; ++l) {
     DecoderLayer& layer = layers_.emplace_back();

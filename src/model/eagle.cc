@@ -12,6 +12,7 @@
 #include "model/tensor_taker.h"
 #include "model/weight_loader.h"
 #include "ops/op_check.h"
+#include "quant/convert.h"
 #include "quant/kv_codec.h"
 
 namespace quire {
@@ -225,18 +226,20 @@ Status read_ends(const EagleTarget& model, Ops& ops, EagleHead& out) {
     return fail(Code::unsupported, "an EAGLE head reads states behind an RMS norm with weights, and a " +
                                        model.info.arch + " model has another one");
   }
+  const std::string product = file.find("output.weight") != nullptr ? "output" : "token_embd";
+  const HostWeight* stored = file.find(product + ".weight");
+  if (stored != nullptr && how.weights != nullptr &&
+      fitting_format(*stored, *how.weights)->row_bytes(stored->n_cols()) >= stored->row_bytes())
+    how.weights = nullptr;
   WeightLoader load(file, ops, how);
-  const auto count = [&](const std::string& name) {
-    out.weight_bytes += file.find(name)->n_rows() * file.find(name)->row_bytes();
-  };
   load.vector(out.model_norm, "output_norm.weight", out.n_embd);
   out.model_norm_eps = config.norm_eps;
-  count("output_norm.weight");
+  out.weight_bytes += out.n_embd * int64_t{sizeof(float)};
   if (out.out.empty()) {
-    const std::string name = load.has("output.weight") ? "output" : "token_embd";
-    load.linear(out.out, name, model.info.n_vocab, out.n_embd);
+    load.linear(out.out, product, model.info.n_vocab, out.n_embd);
     QR_TRY_VOID(load.status());
-    count(name + ".weight");
+    const Linear& loaded = out.out.back();
+    out.weight_bytes += loaded.n_out * loaded.format->row_bytes(loaded.n_in);
   }
   return load.status();
 }

@@ -171,7 +171,7 @@ class Reader {
       if (const auto turned = parameter.is_turned(rank, *parts.a, *parts.b); turned) turned_ = *turned;
       return builder_.take_room(parameter.stack(), rank);
     }
-    if (parts.a->shape != where.place.a_shape(rank)) return {};
+    if (parts.a->shape != std::vector{rank, where.place.n_in}) return {};
     return builder_.take_room(where.place, rank, config.scales_rows);
   }
 

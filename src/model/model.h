@@ -47,6 +47,7 @@ struct ModelInfo {
   RopePairs rope_pairs = RopePairs::halves;  // how rotated components lie in a cached key
   int n_rope = 0;                            // of them
   bool scales_embedding = false;             // layers() takes embeddings that embed() has multiplied
+  bool sees_chunks = false;                  // some layers see keys from a multiple of some position on (Llama 4)
   bool has_taps = false;                     // passes give hidden states to those that ask (Tap)
   int strip_tokens = kStripTokens;           // tokens whose keys lie together: a block holds a multiple of them
 };

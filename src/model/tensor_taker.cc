@@ -59,7 +59,7 @@ Result<const SafeTensor*> TensorTaker::find(const std::string& name, const std::
 
 Result<HostWeight> TensorTaker::converted(HostWeight weight, Buffer& room) const {
   const WeightFormat* to = fitting_format(weight, *as_);
-  if (to == weight.format) return weight;
+  if (to->row_bytes(weight.n_cols()) >= weight.row_bytes()) return weight;
   const int64_t n_bytes = weight.n_rows() * to->row_bytes(weight.n_cols());
   QR_TRY(room, Buffer::allocate(n_bytes));
   QR_TRY_VOID(convert_weight(weight, *to, {.quick = true}, room.data()));

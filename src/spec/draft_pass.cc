@@ -46,7 +46,11 @@ Batch DraftPass::batch_of(std::span<const DraftRows> rows, int64_t n_out) {
   BatchRows out(size, layout, size_.block_tokens, arena_);
   for (const DraftRows& r : rows) {
     for (size_t g = 0; g < static_cast<size_t>(layout.n_groups()); ++g) put_block_ids(*r.kv, g, out.table(g));
-    out.add({.begin = r.begin, .tokens = r.tokens, .n_out = r.wants_next ? 1 : 0});
+    out.add({.begin = r.begin,
+             .tokens = r.tokens,
+             .guesses = {},
+             .n_out = r.wants_next ? 1 : 0,
+             .n_dropped = r.kv->n_dropped});
   }
   return out.batch();
 }

@@ -78,6 +78,7 @@ Ran run(const Way& how) {
   options.prefix_cache = how.cache;
   options.proposer = how.proposer;
   options.max_draft = 4;
+  options.exit_layers = how.proposer == "exit" ? 1 : 0;
   options.adapt_draft = false;
   options.swap_bytes = how.swap_bytes;
   options.kv_disk = how.disk;
@@ -165,10 +166,17 @@ TEST(KvBudget, OneHashOverPreemptions) {
 }
 
 TEST(KvBudget, OneHashOverDrafts) {
-  for (const int n_blocks : {400, 48}) {
-    const Ran drafted = run({.max_seqs = 4, .n_blocks = n_blocks, .cache = true, .proposer = "ngram"});
-    EXPECT_EQ(drafted.bits, truth());
-    EXPECT_GT(drafted.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
+  for (const char* proposer : {"ngram", "suffix", "exit"}) {
+    for (const int chunk : {512, 33, 7, 1}) {
+      SCOPED_TRACE(proposer + std::to_string(chunk));
+      Way how{.chunk = chunk, .max_seqs = 4, .n_blocks = chunk == 33 ? 48 : 400, .cache = true, .proposer = proposer};
+      how.twice = how.proposer == "suffix";  // it knows the answers then
+      const Ran drafted = run(how);
+      EXPECT_EQ(drafted.bits, truth());
+      if (chunk > 1) {
+        EXPECT_GT(drafted.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
+      }
+    }
   }
 }
 

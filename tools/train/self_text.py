@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import urllib.error
 import urllib.request
 from random import Random
 
@@ -58,11 +59,17 @@ def frame(url: str) -> tuple[str, str]:
 def common_words(url: str) -> list[str]:
     """Tokens that are whole words in small letters."""
     def text(i: int) -> str:
-        return ask(url, '/detokenize', {'tokens': [i]})['content']
+        try:
+            return ask(url, '/detokenize', {'tokens': [i]})['content']
+        except urllib.error.HTTPError:  # behind the vocabulary
+            return ''
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         found = [t[1:] for t in pool.map(text, range(COMMON_WORDS)) if t.startswith(' ')]
-    return [w for w in found if len(w) >= SHORTEST_WORD and w.isascii() and w.isalpha() and w.islower()]
+    words = [w for w in found if len(w) >= SHORTEST_WORD and w.isascii() and w.isalpha() and w.islower()]
+    if not words:
+        print('no token is a word: questions begin as the model likes', file=sys.stderr)
+    return words
 
 
 def beginning(words: list[str], seed: int) -> str:
