@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "io/hf_config.h"
 #include "io/in_quotes.h"
+#include "quant/convert.h"
 #include "quant/kv_codec.h"
 
 namespace quire {
@@ -139,13 +140,40 @@ void add_one(HostWeight& weight, ModelFile& file) {
   file.owned.push_back(std::move(bytes));
 }
 
-// A quantised tensor may be what a product multiplies with, and nothing else.
-Status check_made(const HostWeight& weight, const NameRule& rule) {
-  if (weight.made == nullptr) return {};
+// Whether this rule reads numbers one by one, and not rows as products multiply with them.
+bool needs_floats(const HostWeight& weight, const NameRule& rule) {
   const bool is_table = rule.ours == "token_embd.weight" && !weight.order().empty();
-  if ((rule.reshape == nullptr || rule.keeps_rows) && !rule.plus_one && !is_table) return {};
-  return fail(Code::unsupported, "tensor " + in_quotes(weight.name) + ": is quantised" +
-                                     (is_table ? " with its columns reordered" : "") + ", which is not supported here");
+  return (rule.reshape != nullptr && !rule.keeps_rows) || rule.plus_one || is_table;
+}
+
+// A quantised tensor as F32, its columns in order, whose bytes lie in `room`.
+Result<HostWeight> decoded(const HostWeight& weight, std::vector<std::byte>& room) {
+  const WeightFormat& f32 = *find_weight_format("f32");
+  room.resize(static_cast<size_t>(weight.n_rows() * f32.row_bytes(weight.n_cols())));
+  QR_TRY_VOID(convert_weight(weight, f32, {.quick = true}, room.data()));
+  return HostWeight{.name = weight.name, .format = &f32, .shape = weight.shape, .data = room};
+}
+
+// Adds to `out` all that the rules make of one tensor.
+Status translate_tensor(const HostWeight& weight,
+                        const std::vector<Renamed>& made,
+                        const Metadata& facts,
+                        ModelFile& out) {
+  const auto room = std::make_shared<std::vector<std::byte>>();
+  HostWeight floats;  // of a quantised tensor, once a rule needs them
+  for (const Renamed& ours : made) {
+    const bool is_decoded = weight.made != nullptr && needs_floats(weight, *ours.rule);
+    if (is_decoded && room->empty()) {
+      QR_TRY(floats, decoded(weight, *room));
+    }
+    const HostWeight& theirs = is_decoded ? floats : weight;
+    HostWeight& added = out.tensors.emplace_back(theirs);
+    added.name = ours.name;
+    if (ours.rule->reshape != nullptr) QR_TRY_VOID(ours.rule->reshape(theirs, facts, added, out));
+    if (ours.rule->plus_one) add_one(added, out);
+    if (is_decoded && added.data.data() == room->data()) out.owned.push_back(room);  // another shape alone
+  }
+  return {};
 }
 
 Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFile& out) {
@@ -154,13 +182,7 @@ Status translate_tensors(const ModelFile& folder, const HfRules& rules, ModelFil
   for (const HostWeight& weight : folder.tensors) {
     const std::vector<Renamed> made = our_names(weight.name, rules);
     if (made.empty() && n_left++ == 0) first_left = weight.name;
-    for (const Renamed& ours : made) {
-      HostWeight& added = out.tensors.emplace_back(weight);
-      added.name = ours.name;
-      QR_TRY_VOID(check_made(weight, *ours.rule));
-      if (ours.rule->reshape != nullptr) QR_TRY_VOID(ours.rule->reshape(weight, folder.meta, added, out));
-      if (ours.rule->plus_one) add_one(added, out);
-    }
+    QR_TRY_VOID(translate_tensor(weight, made, folder.meta, out));
   }
   out.sort_tensors();
   const auto twin = std::adjacent_find(out.tensors.begin(), out.tensors.end(),

@@ -22,8 +22,8 @@ using Reshape = Status (*)(const HostWeight& theirs, const Metadata& facts, Host
 struct NameRule {
   std::string_view theirs, ours;
   bool plus_one = false;      // the stored value is the factor less one
-  Reshape reshape = nullptr;  // null: as it is
-  bool keeps_rows = false;    // it takes rows as they are: those of a quantised tensor too
+  Reshape reshape = nullptr;  // null: as it is; it gets a quantised tensor as F32
+  bool keeps_rows = false;    // it takes rows as they are: a quantised tensor's too, not as F32
 };
 
 // The facts of a folder while they are translated: theirs under "hf.", ours under the architecture's name.
@@ -75,8 +75,8 @@ struct Renamed {
 };
 std::vector<Renamed> our_names(std::string_view theirs, const HfRules& rules);
 
-// The folder as `arch` wants it. Tensors without a rule are named in a warning and left out. Errors name folder and
-// key.
+// The folder as `arch` wants it. Tensors without a rule are named in a warning and left out; of quantised ones those
+// that a rule reads number by number become F32, in `owned`. Errors name folder and key, or tensor.
 Result<ModelFile> translate_hf(const ModelFile& folder, std::string_view arch, const HfRules& rules);
 
 }  // namespace quire

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "base/json.h"
 #include "io/hf_config.h"
 #include "model/config.h"
@@ -100,6 +102,72 @@ TEST(HfNames, NormsStoredLessOneGetItBack) {
     EXPECT_EQ(value, kNumbers[i] + 1.0F);
   }
   EXPECT_EQ(file->find("blk.0.ffn_up.weight")->data.data(), std::as_bytes(std::span(kNumbers)).data());
+}
+
+// Rows of a quantised tensor whose column j is the weight's column order[j]; row i of the weight is 100 · i + column.
+class OrderedRows final : public MadeRows {
+ public:
+  explicit OrderedRows(std::vector<int32_t> order) : order_(std::move(order)) {}
+  std::string kind() const override { return "rows of a test"; }
+  std::vector<std::span<const std::byte>> stored() const override { return {}; }
+  std::span<const int32_t> order() const override { return order_; }
+  void make(int64_t first, int64_t n, std::byte* out) const override {
+    for (int64_t i = first; i < first + n; ++i) {
+      for (const int32_t column : order_) {
+        const auto value = static_cast<float>(100 * i + column);
+        std::memcpy(out, &value, sizeof(value));
+        out += sizeof(value);
+      }
+    }
+  }
+
+ private:
+  std::vector<int32_t> order_;
+};
+
+std::vector<float> numbers_of(const ModelFile& file, std::string_view name) {
+  const HostWeight& weight = *file.find(name);
+  EXPECT_EQ(weight.format->name, "f32");
+  EXPECT_EQ(weight.made, nullptr);
+  std::vector<float> out(weight.data.size() / sizeof(float));
+  std::memcpy(out.data(), weight.data.data(), weight.data.size());
+  return out;
+}
+
+TEST(HfNames, QuantisedTensorsAreReshapedAsFloats) {
+  ModelFile folder = folder_of(
+      R"({"model_type":"deepseek_v3","num_attention_heads":2,"qk_nope_head_dim":2,"v_head_dim":1,"qk_rope_head_dim":2,"kv_lora_rank":3})",
+      {"model.layers.0.self_attn.kv_b_proj.weight", "model.layers.0.self_attn.o_proj.weight"});
+  for (HostWeight& weight : folder.tensors) {
+    weight.shape = {6, 3};  // of each of two heads two rows of keys and one of values
+    weight.data = {};
+    weight.made = std::make_shared<OrderedRows>(std::vector<int32_t>{2, 0, 1});
+  }
+  const auto file = neutral_form(folder);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->find("blk.0.attn_k_b.weight")->shape, (std::vector<int64_t>{2, 3, 2}));
+  EXPECT_EQ(numbers_of(*file, "blk.0.attn_k_b.weight"),
+            (std::vector<float>{0, 100, 1, 101, 2, 102, 300, 400, 301, 401, 302, 402}));
+  EXPECT_EQ(file->find("blk.0.attn_v_b.weight")->shape, (std::vector<int64_t>{2, 1, 3}));
+  EXPECT_EQ(numbers_of(*file, "blk.0.attn_v_b.weight"), (std::vector<float>{200, 201, 202, 500, 501, 502}));
+  EXPECT_NE(file->find("blk.0.attn_output.weight")->made, nullptr);  // rows are all that a product reads
+}
+
+TEST(HfNames, AQuantisedTensorOfAnotherShapeAloneOutlivesItsFolder) {
+  const auto translated = [] {
+    ModelFile folder = folder_of(R"({"model_type":"minimax","num_hidden_layers":2,"num_attention_heads":1})",
+                                 {"model.layers.0.self_attn.qkv_proj.weight", "model.embed_tokens.weight"});
+    for (HostWeight& weight : folder.tensors) {
+      weight.shape = {3, 2};
+      weight.data = {};
+      weight.made = std::make_shared<OrderedRows>(std::vector<int32_t>{1, 0});
+    }
+    return neutral_form(folder);
+  }();
+  ASSERT_TRUE(translated) << translated.error().message;
+  const std::vector<float> wanted = {0, 1, 100, 101, 200, 201};
+  EXPECT_EQ(numbers_of(*translated, "blk.0.attn_qkv.weight"), wanted);
+  EXPECT_EQ(numbers_of(*translated, "token_embd.weight"), wanted);  // rows of it are looked up: columns are in order
 }
 
 TEST(HfNames, ATiedHeadIsTheEmbedding) {

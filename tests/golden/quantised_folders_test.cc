@@ -95,6 +95,43 @@ TEST(QuantisedFolders, UseEveryFormatAndOrder) {
   EXPECT_GT(n_ordered, 20U);
 }
 
+// [n_rows, n_cols] of any kind, decoded. REQUIRES columns that are in order.
+std::vector<float> numbers_of(const HostWeight& weight) {
+  std::vector<std::byte> room;
+  const std::byte* rows = weight.rows(0, weight.n_rows(), room);
+  std::vector<float> out(static_cast<size_t>(weight.n_rows() * weight.n_cols()));
+  for (size_t i = 0; i < out.size(); i += static_cast<size_t>(weight.format->block)) {
+    weight.format->decode(rows, out.data() + i);
+    rows += weight.format->bytes;
+  }
+  return out;
+}
+
+// Of each head 48 rows make keys of a latent, and 32 values: the first become columns.
+TEST(QuantisedFolders, LatentMatricesAreTheFoldersNumbersInAnotherOrder) {
+  const Result<ModelFile> folder = open_model(std::string(kFolders) + "fp8-latent");
+  ASSERT_TRUE(folder) << folder.error().message;
+  const Result<ModelFile> file = neutral_form(*folder);
+  ASSERT_TRUE(file) << file.error().message;
+  constexpr size_t kHeads = 2, kKeys = 48, kValues = 32, kLatent = 160;
+  const HostWeight& stored = *folder->find("model.layers.0.self_attn.kv_b_proj.weight");
+  ASSERT_NE(stored.made, nullptr);
+  ASSERT_EQ(stored.shape, (std::vector<int64_t>{kHeads * (kKeys + kValues), kLatent}));
+  const std::vector<float> all = numbers_of(stored);
+  const std::vector<float> keys = numbers_of(*file->find("blk.0.attn_k_b.weight"));
+  const std::vector<float> values = numbers_of(*file->find("blk.0.attn_v_b.weight"));
+  std::vector<float> wanted_keys, wanted_values;
+  for (size_t h = 0; h < kHeads; ++h) {
+    const float* head = all.data() + h * (kKeys + kValues) * kLatent;
+    for (size_t column = 0; column < kLatent; ++column) {
+      for (size_t row = 0; row < kKeys; ++row) wanted_keys.push_back(head[row * kLatent + column]);
+    }
+    wanted_values.insert(wanted_values.end(), head + kKeys * kLatent, head + (kKeys + kValues) * kLatent);
+  }
+  EXPECT_EQ(keys, wanted_keys);
+  EXPECT_EQ(values, wanted_values);
+}
+
 TEST(QuantisedFolders, AreNotWrittenAsGguf) {
   const Result<ModelFile> folder = open_model(std::string(kFolders) + "awq-4");
   ASSERT_TRUE(folder) << folder.error().message;
