@@ -68,7 +68,11 @@ struct World {
   std::vector<int64_t> count(int begin, int stop) {
     std::vector<int64_t> votes(static_cast<size_t>(n_blocks()));
     const VotingRows rows{.seq = 0, .begin = begin, .end = stop, .votes = votes.data()};
-    count_votes(ops, q, {.kv = &kv, .meta = &meta, .params = &params}, {&rows, 1});
+    AttentionPart part;
+    part.kv = &kv;
+    part.meta = &meta;
+    part.params = &params;
+    count_votes(ops, q, part, {&rows, 1});
     return votes;
   }
   // As count, in units of whole votes.
