@@ -133,6 +133,23 @@ int64_t memory_for_blocks(const Model& model, Ops& ops, const EngineOptions& opt
   return of_device < 0 ? available_memory() : std::max<int64_t>(of_device - scratch_bytes(model, options), 0);
 }
 
+// What steps cannot overlap beside; empty: nothing. Whom a grammar is guessed for has a rule, which makes steps wait by
+// itself. Before find_proposer().
+std::string why_no_overlap(const EngineOptions& options, const EngineEnv& env) {
+  if (env.recorder != nullptr) return "a recording";
+  if (options.step_target_ms > 0) return "step_target_ms, by which streams take turns";
+  const bool guesses = env.proposer != nullptr || (!options.proposer.empty() && options.proposer != "grammar");
+  return guesses ? "guesses other than a grammar's: whether they were right is known when a step has ended" : "";
+}
+
+// Fills in options.overlap. Code::invalid where it was asked for and cannot be.
+Status settle_overlap(EngineOptions& options, const EngineEnv& env, Ops& ops) {
+  const std::string why = why_no_overlap(options, env);
+  if (!why.empty() && options.overlap.value_or(false)) return fail(Code::invalid, "overlap on excludes " + why);
+  options.overlap = why.empty() && options.overlap.value_or(ops.ahead() != nullptr);
+  return {};
+}
+
 Result<EngineMemory> take_memory(
     const EngineUses& uses, const EngineOptions& options, const BlockCounts& counts, int n_learned, bool recorded) {
   const KvLayout& layout = uses.model.info().kv_layout;
@@ -190,12 +207,11 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
                               .eagle = env.eagle,
                               .tokenizer = env.tokenizer,
                               .exit_layers = options.exit_layers};
+  QR_TRY_VOID(settle_overlap(options, env, ops));
   QR_TRY_VOID(find_proposer(proposing, options, env));
   if (env.proposer != nullptr && env.proposer->writes_ahead() && env.recorder != nullptr)
     return fail(Code::invalid, "exit_layers excludes a recording: blocks that guesses are written into are not in it");
   QR_TRY_VOID(open_tiers(options, info, env));
-  const bool may_overlap = env.recorder == nullptr && env.proposer == nullptr && options.step_target_ms <= 0;
-  options.overlap = may_overlap && options.overlap.value_or(ops.ahead() != nullptr);
   const EngineUses uses{model, ops, *policy->get()};
   QR_TRY(EngineMemory memory, take_memory(uses, options, counts, n_learned, env.recorder != nullptr));
   memory.watcher = watcher;

@@ -39,7 +39,6 @@ class Storm {
     options_.policy = std::array{"fcfs", "priority", "prefix", "vtc", "deadlines"}[seed % 5];
     options_.itl_target_ms = below(3) == 0 ? 0.001 * below(20) : 0;
     options_.step_target_ms = seed % 7 == 3 ? 0.002 : 0;
-    options_.overlap = seed % 2 == 1;
     n_blocks_ = 3 + below(6) + (pins ? 8 : 0);
     tenants_ = below(2) == 0;
     // As few blocks as a window and a step need, or more.
@@ -54,6 +53,7 @@ class Storm {
       proposer = std::make_shared<ScriptedProposer>(options_.max_draft, kTestVocab, seed,
                                                     [this](SeqId id) { return truth_of(id); });
     }
+    options_.overlap = seed % 2 == 1 && proposer == nullptr && options_.step_target_ms <= 0;
     if (learned) prefixes_ = {{7, 1 + below(17)}, {8, 1 + below(std::min(options_.n_ctx - 2, 50))}};
     engine_ =
         std::make_unique<TestEngine>(options_, TestSetup{n_blocks_, nullptr, window, std::move(proposer), prefixes_});

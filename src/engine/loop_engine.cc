@@ -186,7 +186,7 @@ bool LoopEngine::explain_next(int64_t now_ns) {
 Status LoopEngine::run_ahead(const Plan& plan) {
   if (!is_asked_) pass_.ask(plan, cache_.view(), laps_);
   scheduler_.advance();
-  const Plan* next = scheduler_.may_run_ahead() ? scheduler_.plan_ahead() : nullptr;
+  const Plan* next = pass_.has_room_ahead(plan) && scheduler_.may_run_ahead() ? scheduler_.plan_ahead() : nullptr;
   laps_.lap(Stage::plan);
   if (next != nullptr) {
     pass_.ask(*next, cache_.view(), laps_);

@@ -394,6 +394,7 @@ int64_t Scheduler::queue_ns() const {
 }
 
 void Scheduler::fail_step(std::string_view error, std::vector<Ended>& ended) {
+  ahead_.clear();  // nothing of it counts, whether or not it was asked for
   for (const Grant& grant : plan_.grants) ended.push_back({remove(grant.seq->id), Finish::error, failure({error})});
 }
 

@@ -75,7 +75,8 @@ class Scheduler {
   // The one that there was no memory for when plan() would have admitted it, taken out; null: none.
   std::unique_ptr<Sequence> take_starved();
   // Of steps that overlap (scheduler_ahead.cc). Whether the step behind the planned one can be planned before that
-  // one's tokens are known. REQUIRES that nobody guesses and that streams take no turns.
+  // one's tokens are known. REQUIRES that nobody guesses but for
+  // requests with rules, and that streams take no turns.
   bool may_run_ahead() const;
   // That step, behind advance(): a row for each that may go on, whose id the planned step gives. Null: there is no room
   // for it. From then on plan() waits for take_ahead(), and who leaves has no row in it.

@@ -39,6 +39,7 @@ bool Scheduler::is_last(const Sequence& seq) const {
 bool Scheduler::may_run_ahead() const {
   const bool all_move = plan_.grants.size() == running_.size(), some_wait = !waiting_.empty();
   if (!all_move || (some_wait && n_running() < max_running())) return false;
+  if (some_wait && tenants_.n_here() > 1) return false;  // plan() may send somebody back for another tenant's turn
   const auto may = [&](const Grant& grant) {
     const Sequence& seq = *grant.seq;
     const bool drops = seq.budget.bounds() && seq.kv.n_dropped == 0;  // behind this step, by what its rows vote

@@ -64,8 +64,8 @@ bool StepPass::prepare_ahead() {
   const int64_t row_bytes = int64_t{model_.info().n_vocab} * 4;
   const int64_t n = std::min<int64_t>(std::min(options_.max_seqs, options_.step_tokens), kMostBytes / row_bytes);
   if (n == 0) return false;
-  Result<Buffer> picked = ops_.allocate(n * 4), first = ahead_.allocate_sent(n * row_bytes);
-  Result<Buffer> second = ahead_.allocate_sent(n * row_bytes);
+  Result<Buffer> picked = ops_.allocate(n * 4), first = ahead_.allocate_sent(n * (row_bytes + 4));
+  Result<Buffer> second = ahead_.allocate_sent(n * (row_bytes + 4));
   if (!picked || !first || !second) return false;
   picked_ = std::move(*picked);
   sent_ = {std::move(*first), std::move(*second)};
@@ -73,15 +73,44 @@ bool StepPass::prepare_ahead() {
   return true;
 }
 
-Tensor StepPass::sent(int slot, int first, int64_t n) const {
-  return Tensor::dense(sent_[static_cast<size_t>(slot)].data(), DType::f32, {n_sent_rows_, model_.info().n_vocab})
-      .rows(first, n);
+// Whether tables of the plan, and of the next one of the same sequences, which may have a block more each, have the two
+// places that Tables has. In the arena they would be written anew while the step that reads them runs.
+bool StepPass::fit_tables(const Plan& plan) const {
+  if (tables_ == nullptr) return true;  // ops are over when they return
+  size_t n_blocks = 0;
+  for (const Grant& grant : plan.grants) n_blocks = std::max(n_blocks, grant.seq->kv.table.size() + 1);
+  return batch_bytes({.n_tokens = plan.n_tokens,
+                      .n_seqs = std::ssize(plan.grants),
+                      .n_ctx = static_cast<int64_t>(n_blocks) * options_.block_tokens,
+                      .block_tokens = options_.block_tokens,
+                      .n_groups = model_.info().kv_layout.n_groups()}) <= tables_->bytes;
+}
+
+StepRows StepPass::sent(int slot, int first, int64_t n) const {
+  const int64_t n_vocab = model_.info().n_vocab;
+  std::byte* data = sent_[static_cast<size_t>(slot)].data();
+  const Tensor logits = Tensor::dense(data, DType::f32, {n_sent_rows_, n_vocab});
+  const Tensor picked = Tensor::dense(data + n_sent_rows_ * n_vocab * 4, DType::i32, {n_sent_rows_});
+  return {logits.rows(first, n), picked.rows(first, n)};
+}
+
+// The next step's rows go on with what was picked.
+static Status check_picked(Tensor picked, std::span<const Sampled> sampled) {
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    const Token id = picked.ptr<int32_t>()[i];
+    if (!sampled[i].ok || sampled[i].token == id) continue;
+    return fail(Code::internal, "the device went on with token " + std::to_string(id) + ", where " +
+                                    std::to_string(sampled[i].token) + " was drawn");
+  }
+  return {};
 }
 
 void StepPass::ask(const Plan& plan, const KvView& kv, Laps& laps) {
-  QR_DCHECK(n_asked_ - n_taken_ < 2 && has_room_ahead(plan));
+  QR_DCHECK(n_asked_ - n_taken_ < 2 && plan.n_out <= n_sent_rows_);
   arena_.reset();
   Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
+  QR_CHECK(tables_ == nullptr || (batch.adapters.empty() && batch.voting.empty()),
+           "a device may still read the step before's, which lie here");
   const Tensor from = put_ids_from(plan, arena_), draws = put_draws(plan, arena_);
   const Tensor picked = Tensor::dense(picked_.data(), DType::i32, {n_sent_rows_});
   if (!from.empty()) {
@@ -95,7 +124,7 @@ void StepPass::ask(const Plan& plan, const KvView& kv, Laps& laps) {
   const Tensor logits = model_.head(layers(model_.embed(pass), pass), pass);
   ahead_.pick(picked, logits, draws);
   const auto slot = static_cast<int>(n_asked_++ % 2);
-  ahead_.send(sent(slot, 0, plan.n_out), logits, slot);
+  ahead_.send(sent(slot, 0, plan.n_out), {logits, picked.rows(0, plan.n_out)}, slot);
   laps.lap(Stage::forward);
 }
 
@@ -111,8 +140,10 @@ Status StepPass::take(const Plan& plan, Laps& laps) {
   for (size_t i = 0, end = 0; i < n_sampled_; i = end) {
     const int first = plan.grants[i].first_out;
     for (end = i + 1; end < n_sampled_ && plan.grants[end].first_out == first + static_cast<int>(end - i);) ++end;
-    ahead_.sample_sent(sampled().subspan(i, end - i), sent(slot, first, static_cast<int64_t>(end - i)),
-                       params.subspan(i, end - i));
+    const StepRows rows = sent(slot, first, static_cast<int64_t>(end - i));
+    const std::span<Sampled> out = sampled().subspan(i, end - i);
+    ahead_.sample_sent(out, rows.logits, params.subspan(i, end - i));
+    QR_TRY_VOID(check_picked(rows.picked, out));
   }
   laps.lap(Stage::sample);
   return {};

@@ -23,13 +23,14 @@ class StepPass {
  public:
   // `model`, `ops` and `options` outlive it. `scratch`: as scratch_bytes says.
   StepPass(const Model& model, Ops& ops, const EngineOptions& options, Buffer scratch)
-      : model_(model), ops_(ops), options_(options), arena_(std::move(scratch)) {
+      : model_(model), ops_(ops), options_(options), tables_(scratch.tables()), arena_(std::move(scratch)) {
     reserve();
   }
 
   // Takes memory for steps that overlap; false, and nothing is kept: there is none for them.
   bool prepare_ahead();
-  bool has_room_ahead(const Plan& plan) const { return plan.n_out <= n_sent_rows_; }
+  // For the plan and for one behind it, of the same sequences.
+  bool has_room_ahead(const Plan& plan) const { return plan.n_out <= n_sent_rows_ && fit_tables(plan); }
 
   // From now on runs write to these; they outlive it.
   void tap_into(std::span<const Tap> taps, std::span<const StreamTap> all_rows) {
@@ -42,7 +43,7 @@ class StepPass {
   // The same in two parts, of a plan whose rows of output are one of each grant, behind prepare_ahead(): another may be
   // asked for between them, and two at most. Its ids may be those that the one asked for before picks
   // (Grant::ids_from). What was dropped of the plan in between is not sampled. An error in one means that neither
-  // counts.
+  // counts; one is that another token was picked than is sampled.
   void ask(const Plan& plan, const KvView& kv, Laps& laps);
   Status take(const Plan& plan, Laps& laps);
   // Waits for all that was asked for.
@@ -64,13 +65,15 @@ class StepPass {
  private:
   void reserve();
   Tensor layers(Tensor x, const Pass& pass);
-  Tensor sent(int slot, int first, int64_t n) const;
+  bool fit_tables(const Plan& plan) const;
+  StepRows sent(int slot, int first, int64_t n) const;
 
   const Model& model_;
   Ops& ops_;
   HostAhead host_ahead_{ops_};
   AheadOps& ahead_ = ops_.ahead() != nullptr ? *ops_.ahead() : host_ahead_;
   const EngineOptions& options_;
+  const Tables* tables_;  // the arena's; null: it has none
   Arena arena_;
   Status written_;
   std::span<const Tap> taps_;

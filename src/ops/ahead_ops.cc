@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "ops/op_check.h"
 #include "ops/ops.h"
+#include "ops/sample_row.h"
 
 namespace quire {
 
@@ -21,7 +23,10 @@ void HostAhead::pick(Tensor picked, Tensor logits, Tensor draws) {
     params[i].logprob = false;
   }
   ops_.sample(out, logits, params);
-  for (size_t i = 0; i < n; ++i) picked.ptr<int32_t>()[i] = std::max(out[i].token, 0);
+  for (size_t i = 0; i < n; ++i) {
+    if (out[i].token == kNoMemoryToken) throw std::bad_alloc();
+    picked.ptr<int32_t>()[i] = std::max(out[i].token, 0);
+  }
 }
 
 void HostAhead::take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) {
@@ -34,10 +39,12 @@ void HostAhead::take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) 
 
 Result<Buffer> HostAhead::allocate_sent(int64_t bytes) { return ops_.allocate(bytes); }
 
-void HostAhead::send(Tensor to, Tensor logits, int) {
-  check_same_shape(to, logits);
-  for (int64_t i = 0; i < to.dim(0); ++i)
-    std::memcpy(to.row<float>(i), logits.row<float>(i), static_cast<size_t>(to.dim(1)) * sizeof(float));
+void HostAhead::send(const StepRows& to, const StepRows& from, int) {
+  check_send(to, from);
+  const auto row_bytes = static_cast<size_t>(to.logits.dim(1)) * sizeof(float);
+  for (int64_t i = 0; i < to.logits.dim(0); ++i)
+    std::memcpy(to.logits.row<float>(i), from.logits.row<float>(i), row_bytes);
+  std::ranges::copy(from.picked.span<int32_t>(), to.picked.ptr<int32_t>());
 }
 
 Status HostAhead::arrived(int) { return ops_.take_error(); }

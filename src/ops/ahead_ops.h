@@ -14,19 +14,24 @@ namespace quire {
 
 class Ops;
 
+// What a step leaves for the host: logits f32 [n, n_vocab] and the n ids that were picked of them, i32.
+struct StepRows {
+  Tensor logits, picked;
+};
+
 class AheadOps {
  public:
   virtual ~AheadOps() = default;
   // picked[i] of i32 [≥ n] = the token that Ops::sample gives row i of logits f32 [n, n_vocab] by draws[i] (pick_draw),
-  // without edits and filters; of a row that has none some id of the vocabulary.
+  // without edits and filters; of a row that has none some id of the vocabulary. Throws std::bad_alloc.
   virtual void pick(Tensor picked, Tensor logits, Tensor draws) = 0;
   // out[i] = picked[from[i]], ids[i] where from[i] is −1; all but `picked` i32 [n].
   virtual void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) = 0;
   // Memory for send(), dense.
   virtual Result<Buffer> allocate_sent(int64_t bytes) = 0;
-  // to f32 [n, n_vocab] = logits, in a slot: 0 or 1, in turns. What is asked for behind it is of the next step, whose
+  // to = from, in a slot: 0 or 1, in turns. `to` is dense. What is asked for behind it is of the next step, whose
   // tables may be written at once.
-  virtual void send(Tensor to, Tensor logits, int slot) = 0;
+  virtual void send(const StepRows& to, const StepRows& from, int slot) = 0;
   // Waits for what was sent last in that slot, and not for what was asked for behind it: of operands the host reaches
   // what was sent alone. An error is as Ops::take_error's, and then everything was waited for.
   virtual Status arrived(int slot) = 0;
@@ -40,7 +45,7 @@ class HostAhead : public AheadOps {
   void pick(Tensor picked, Tensor logits, Tensor draws) override;
   void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
   Result<Buffer> allocate_sent(int64_t bytes) override;
-  void send(Tensor to, Tensor logits, int slot) override;
+  void send(const StepRows& to, const StepRows& from, int slot) override;
   Status arrived(int slot) override;
   void sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 

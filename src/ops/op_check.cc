@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "ops/ahead_ops.h"
 #include "ops/low_rank.h"
 #include "ops/parts.h"
 #include "ops/seen_keys.h"
@@ -306,6 +307,14 @@ void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& draws)
   QR_CHECK(draws.dim(0) == logits.dim(0) && draws.dim(1) == kPickNumbers && draws.is_dense(), shape_text(draws));
   check_matrix(logits, DType::f32);
   QR_CHECK(picked.dim(0) >= logits.dim(0) && logits.dim(1) > 0, shape_text(logits));
+}
+
+void check_send(const StepRows& to, const StepRows& from) {
+  check_same_shape(to.logits, from.logits);
+  check_index(to.picked);
+  check_index(from.picked);
+  const int64_t n = to.logits.dim(0);
+  QR_CHECK(to.logits.is_dense() && to.picked.dim(0) == n && from.picked.dim(0) == n, shape_text(to.picked));
 }
 
 void check_take_picked(const Tensor& out, const Tensor& ids, const Tensor& picked, const Tensor& from) {

@@ -30,6 +30,8 @@ void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& 
 void check_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows);
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
 void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& draws);
+struct StepRows;
+void check_send(const StepRows& to, const StepRows& from);
 void check_take_picked(const Tensor& out, const Tensor& ids, const Tensor& picked, const Tensor& from);
 void check_sample(const Tensor& logits, size_t n_out, size_t n_params);
 

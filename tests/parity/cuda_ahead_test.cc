@@ -118,7 +118,13 @@ std::vector<float> steps(Bench& bench) {
   const Tensor picked = written_ints(bench, kRows), ids = written_ints(bench, kRows);
   const Tensor x = bench.floats(Matrix(kRows, kWide)), logits = bench.floats(Matrix(kRows, kVocab));
   Arena arena(*ops.allocate_arena(4096));
-  const Buffer sent[] = {*ahead.allocate_sent(kRows * kVocab * 4), *ahead.allocate_sent(kRows * kVocab * 4)};
+  constexpr int64_t kLogitBytes = kRows * kVocab * 4;
+  const Buffer sent[] = {*ahead.allocate_sent(kLogitBytes + kRows * 4), *ahead.allocate_sent(kLogitBytes + kRows * 4)};
+  const auto in_slot = [&](int step) {
+    std::byte* data = sent[step % 2].data();
+    return StepRows{Tensor::dense(data, DType::f32, {kRows, kVocab}),
+                    Tensor::dense(data + kLogitBytes, DType::i32, {kRows})};
+  };
   std::vector<SampleParams> params(kRows);
   params[1].temperature = params[4].temperature = 0.8F;
   std::vector<float> out;
@@ -142,14 +148,16 @@ std::vector<float> steps(Bench& bench) {
     ops.embed(x, ids, table);
     ops.linear(logits, x, std::span(&head, 1));
     ahead.pick(picked, logits, by);
-    ahead.send(Tensor::dense(sent[step % 2].data(), DType::f32, {kRows, kVocab}), logits, step % 2);
+    ahead.send(in_slot(step), {logits, picked}, step % 2);
   };
   const auto take = [&](int step) {
     const Status arrived = ahead.arrived(step % 2);
     ASSERT_TRUE(arrived);
     std::vector<Sampled> drawn(kRows);
     draws(step, nullptr);
-    ahead.sample_sent(drawn, Tensor::dense(sent[step % 2].data(), DType::f32, {kRows, kVocab}), params);
+    const StepRows arrived_rows = in_slot(step);
+    ahead.sample_sent(drawn, arrived_rows.logits, params);
+    for (size_t i = 0; i < kRows; ++i) EXPECT_EQ(arrived_rows.picked.ptr<int32_t>()[i], drawn[i].token) << i;
     append(out, drawn);
   };
   for (int step = 0; step < kSteps; ++step) {

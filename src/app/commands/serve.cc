@@ -398,8 +398,8 @@ QR_REGISTER(
                       "a file of prompts to compute and pin at the start, for every key; each line is a "
                       "JSON string, or a JSON object with messages");
           line.option("--overlap", args->overlap,
-                      "plan a step while the one before it runs: auto where a device computes, on or off; the answers "
-                      "are the same");
+                      "plan a step while the one before it runs: auto where a device computes, on (not beside guesses "
+                      "other than --spec grammar, --step-target or --record) or off; the answers are the same");
           line.option("--kv-policy", args->engine.kv_policy,
                       "which cached block goes first when room is needed: cost_aware, lru or s3_fifo");
           line.option("--kv-disk", args->engine.kv_disk,

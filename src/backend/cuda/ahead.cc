@@ -36,13 +36,13 @@ Result<Buffer> CudaOps::allocate_sent(int64_t bytes) {
   return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes);
 }
 
-void CudaOps::send(Tensor to, Tensor logits, int slot) {
-  check_same_shape(to, logits);
-  QR_CHECK(to.is_dense());
+void CudaOps::send(const StepRows& to, const StepRows& from, int slot) {
+  check_send(to, from);
   is_idle_ = false;
-  const int64_t row_bytes = to.dim(1) * 4;
-  for (int64_t i = 0; i < to.dim(0); ++i)
-    runtime_->download(reinterpret_cast<std::byte*>(to.row<float>(i)), logits.row<float>(i), row_bytes);
+  const int64_t n = to.logits.dim(0), row_bytes = to.logits.dim(1) * 4;
+  for (int64_t i = 0; i < n; ++i)
+    runtime_->download(reinterpret_cast<std::byte*>(to.logits.row<float>(i)), from.logits.row<float>(i), row_bytes);
+  runtime_->download(reinterpret_cast<std::byte*>(to.picked.ptr<int32_t>()), from.picked.ptr<int32_t>(), n * 4);
   runtime_->set_mark(slot);
   has_new_tables_ = true;
   sent_.at(static_cast<size_t>(slot)) = {.is_under_way = true, .done = {}};

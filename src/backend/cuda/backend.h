@@ -69,7 +69,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void pick(Tensor picked, Tensor logits, Tensor draws) override;
   void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
   Result<Buffer> allocate_sent(int64_t bytes) override;
-  void send(Tensor to, Tensor logits, int slot) override;
+  void send(const StepRows& to, const StepRows& from, int slot) override;
   Status arrived(int slot) override;
   void sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
