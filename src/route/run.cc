@@ -139,7 +139,8 @@ class RouteServerImpl final : public RouteServer {
       RedisOptions redis = options.directory.redis;
       redis.quiet = true;  // the directory says the same of it
       entered_list_ = std::make_unique<WorkerList>(
-          redis, [this](const WorkerSpec& worker) { return fleet_->is_up(worker.name()); },
+          redis, EnteredWorkers(!options.worker_ca.empty()),
+          [this](const WorkerSpec& worker) { return fleet_->is_up(worker.name()); },
           [this](const auto& found) {
             const std::lock_guard lock(mu_);
             entered_ = found;

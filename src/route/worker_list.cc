@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include "base/log.h"
@@ -48,31 +49,46 @@ WorkerEntry::~WorkerEntry() {
 void WorkerEntry::enter() {
   if (!redis_.up()) return;
   const std::array<std::string, 6> words{"EVAL", std::string(kNow) + kEnter, "1", kKey, url_, std::to_string(kLeaseMs)};
-  redis_.send(words, nullptr, 0);
+  redis_.send(words, [this](const RedisReply& reply) { hear(reply); }, 0);
+}
+
+void WorkerEntry::hear(const RedisReply& reply) {
+  using Kind = RedisReply::Kind;
+  if (reply.kind == Kind::late || reply.kind == Kind::lost) return;  // the client says so itself
+  const Told told = reply.kind == Kind::error ? Told::refused : Told::entered;
+  if (std::exchange(told_, told) == told) return;
+  if (told == Told::entered)
+    log_info("routers of the directory are told of " + url_);
+  else
+    log_warn("the directory does not take " + url_ + ": " + shown(reply.text));
 }
 
 bool EnteredWorkers::hear(std::string_view lines, const std::function<bool(const WorkerSpec& worker)>& is_up) {
   std::vector<WorkerSpec> now;
-  const auto is_there = [&now](const WorkerSpec& worker) {
-    return std::ranges::any_of(now, [&](const WorkerSpec& other) { return other.name() == worker.name(); });
+  std::unordered_set<std::string> names;
+  const auto add = [&](WorkerSpec worker) {
+    if (names.insert(worker.name()).second) now.push_back(std::move(worker));
   };
-  while (!lines.empty() && now.size() < kMostEntered) {
+  // Lines may be lies: they take neither the place nor the name of a worker that is well.
+  for (const WorkerSpec& worker : workers_)
+    if (is_up(worker)) add(worker);
+  for (size_t n = 0; n < kMostEntered && now.size() < kMostEntered && !lines.empty(); ++n) {
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(lines.size(), line.size() + 1));
     if (line.size() > kMostEnteredBytes) continue;
-    if (auto worker = parse_worker(std::string(line)); worker && !is_there(*worker)) now.push_back(std::move(*worker));
+    auto worker = parse_worker(std::string(line));
+    if (worker && (!only_tls_ || !worker->at.tls_name.empty())) add(std::move(*worker));
   }
-  for (const WorkerSpec& worker : workers_)
-    if (now.size() < kMostEntered && !is_there(worker) && is_up(worker)) now.push_back(worker);
   std::ranges::sort(now, {}, &WorkerSpec::name);
   const bool changed = now != workers_;
   workers_ = std::move(now);
   return changed;
 }
 
-WorkerList::WorkerList(RedisOptions redis, IsUp is_up, Changed changed, int64_t every_ms)
+WorkerList::WorkerList(RedisOptions redis, EnteredWorkers entered, IsUp is_up, Changed changed, int64_t every_ms)
     : is_up_(std::move(is_up)),
       changed_(std::move(changed)),
+      entered_(std::move(entered)),
       redis_(named(std::move(redis), kMostEntered * (kMostEnteredBytes + 1) + kUsualReplyBytes), {}),
       sweeper_(std::chrono::milliseconds(every_ms), [this] { ask(); }) {}
 

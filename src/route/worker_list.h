@@ -23,15 +23,19 @@ inline constexpr size_t kMostEnteredBytes = 512;  // of a worker's URL there
 class WorkerEntry {
  public:
   static constexpr int kLeaseMs = 5'000;
-  // Enters when it can, and again and again. `url`: as routers are to reach it, at most kMostEnteredBytes.
+  // Enters when it can, and again and again; the log says when it is entered, and once why it is not. `url`: as routers
+  // are to reach it, at most kMostEnteredBytes.
   WorkerEntry(RedisOptions redis, std::string url, int64_t every_ms = 1'000);
   // Leaves, where the Redis answers within 200 ms; else its lease ends.
   ~WorkerEntry();
 
  private:
+  enum class Told : uint8_t { nothing, entered, refused };
   void enter();
+  void hear(const RedisReply& reply);
 
   const std::string url_;
+  Told told_ = Told::nothing;  // by the last reply; of the connection's thread
   RedisClient redis_;
   std::optional<Sweeper> sweeper_;  // last: it uses the others
 };
@@ -39,13 +43,16 @@ class WorkerEntry {
 // The workers that a directory has told of. One thread at a time.
 class EnteredWorkers {
  public:
-  // What its lines are now, each a URL and behind it a line feed, but for the last. What is no worker's URL, or too
-  // much, is left out. One that has no line any more stays for as long as `is_up` says that it is well. True: they are
-  // others than before.
+  // `only_tls`: lines without https are left out.
+  explicit EnteredWorkers(bool only_tls = false) : only_tls_(only_tls) {}
+  // What its lines are now, each a URL and behind it a line feed, but for the last. Of them the first kMostEntered are
+  // read, and what is no worker's URL, or too long, is left out. Of whom `is_up` says that it is well, that stays as it
+  // is, whatever the lines say; they only fill up what it leaves of kMostEntered. True: they are others than before.
   bool hear(std::string_view lines, const std::function<bool(const WorkerSpec& worker)>& is_up);
   const std::vector<WorkerSpec>& workers() const { return workers_; }
 
  private:
+  bool only_tls_;
   std::vector<WorkerSpec> workers_;
 };
 
@@ -55,7 +62,7 @@ class WorkerList {
   using IsUp = std::function<bool(const WorkerSpec& worker)>;
   using Changed = std::function<void(const std::vector<WorkerSpec>& workers)>;
   // Both are called on its own thread until its end, and must not block for long.
-  WorkerList(RedisOptions redis, IsUp is_up, Changed changed, int64_t every_ms = 1'000);
+  WorkerList(RedisOptions redis, EnteredWorkers entered, IsUp is_up, Changed changed, int64_t every_ms = 1'000);
 
  private:
   void ask();

@@ -50,6 +50,36 @@ TEST(EnteredWorkers, WhatIsNoWorkerIsLeftOutAndManyAreBounded) {
   EXPECT_FALSE(entered.hear(many, [](const WorkerSpec&) { return true; })) << "nor do old ones lift the bound";
 }
 
+TEST(EnteredWorkers, LiesTakeNeitherThePlaceNorTheNameOfAWorkerThatIsWell) {
+  EnteredWorkers entered;
+  const auto is_up = [](const WorkerSpec& worker) { return worker.name() == "well:80"; };
+  EXPECT_TRUE(entered.hear("http://well:80", is_up));
+  std::string lies = "https://well:80\n";
+  for (size_t i = 1; i < kMostEntered; ++i) lies += "http://a:" + std::to_string(i) + "\n";
+  EXPECT_TRUE(entered.hear(lies, is_up));
+  EXPECT_EQ(entered.workers().size(), kMostEntered);
+  const auto well = std::ranges::find(entered.workers(), "well:80", &WorkerSpec::name);
+  ASSERT_NE(well, entered.workers().end());
+  EXPECT_EQ(well->at.tls_name, "") << "another way to the same name is no reason to leave the one that works";
+  EXPECT_TRUE(entered.hear("http://b:1\nhttps://well:80", [](const WorkerSpec&) { return false; }));
+  EXPECT_EQ(names_of(entered.workers()), "b:1 well:80 ");
+  EXPECT_EQ(entered.workers()[1].at.tls_name, "well") << "who is down may be elsewhere now";
+}
+
+TEST(EnteredWorkers, OnlyTheFirstLinesAreRead) {
+  EnteredWorkers entered;
+  const auto never = [](const WorkerSpec&) { return false; };
+  std::string lines(kMostEntered - 1, '\n');
+  EXPECT_TRUE(entered.hear(lines + "http://a:1\nhttp://b:2", never));
+  EXPECT_EQ(names_of(entered.workers()), "a:1 ");
+}
+
+TEST(EnteredWorkers, WithoutTlsAreLeftOutWhereOnlyTlsIsWanted) {
+  EnteredWorkers entered(true);
+  EXPECT_TRUE(entered.hear("http://a:1\nhttps://b:2\nc:3", [](const WorkerSpec&) { return true; }));
+  EXPECT_EQ(names_of(entered.workers()), "b:2 ");
+}
+
 // The set of the directory; leases do not end by themselves.
 class Lines {
  public:
@@ -71,12 +101,16 @@ class Lines {
     lines_.clear();
   }
   std::atomic<bool> refuses{false};
+  std::atomic<int> n_refused{0};
 
  private:
   std::optional<std::string> answer(const std::vector<std::string>& words) {
     const std::lock_guard lock(mu_);
     if (words[0] == "SELECT") return "+OK\r\n";
-    if (refuses) return "-NOPERM\r\n";
+    if (refuses) {
+      ++n_refused;
+      return "-NOPERM\r\n";
+    }
     if (words[0] == "ZREM") {
       EXPECT_EQ(words[2], lines_);
       lines_.clear();
@@ -100,7 +134,7 @@ TEST(WorkerList, WhoEntersIsFoundAndLeavesWhenItEnds) {
   std::string found;
   std::atomic<bool> up{true};
   const WorkerList list(
-      lines.options(), [&](const WorkerSpec&) { return up.load(); },
+      lines.options(), EnteredWorkers(), [&](const WorkerSpec&) { return up.load(); },
       [&](const std::vector<WorkerSpec>& workers) {
         const std::lock_guard lock(mu);
         found = names_of(workers);
@@ -129,6 +163,30 @@ TEST(WorkerList, WhoEntersIsFoundAndLeavesWhenItEnds) {
   EXPECT_EQ(lines.lines(), "") << "it has left";
   up = false;
   EXPECT_TRUE(finds(""));
+}
+
+TEST(WorkerEntry, SaysOnceThatItIsRefusedAndThatItIsEntered) {
+  Lines lines;
+  lines.refuses = true;
+  testing::internal::CaptureStderr();
+  {
+    const WorkerEntry entry(lines.options(), "http://a:1", 10);
+    EXPECT_TRUE(eventually([&] { return lines.n_refused >= 3; }));
+    lines.refuses = false;
+    EXPECT_TRUE(eventually([&] { return lines.lines() == "http://a:1"; }));
+    lines.refuses = true;
+    lines.n_refused = 0;
+    EXPECT_TRUE(eventually([&] { return lines.n_refused >= 3; }));
+    lines.refuses = false;
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  std::string said;
+  for (size_t at = 0; at < log.size(); at = log.find('\n', at) + 1) {
+    const std::string_view line = std::string_view(log).substr(at, log.find('\n', at) - at);
+    if (line.ends_with("the directory does not take http://a:1: NOPERM")) said += "refused ";
+    if (line.ends_with("routers of the directory are told of http://a:1")) said += "told ";
+  }
+  EXPECT_TRUE(said == "refused told refused " || said == "refused told refused told ") << log;
 }
 
 }  // namespace
