@@ -1,16 +1,18 @@
 #include "app/worker_directory.h"
 
+#include <string_view>
 #include <utility>
 
 #include "base/bounded_reader.h"
-#include "base/log.h"
+#include "http/guard.h"
 #include "http/message.h"
 #include "route/directory.h"
 
 namespace quire {
 namespace {
 
-bool is_every_address(const std::string& host) { return host == "0.0.0.0" || host == "::" || host == "[::]"; }
+// Every address of a machine, as 0.0.0.0, 0 or ::0.
+bool is_every_address(std::string_view host) { return host.find_first_not_of("0.:[]") == std::string_view::npos; }
 
 }  // namespace
 
@@ -19,9 +21,10 @@ void declare_directory_options(CommandLine& line, DirectoryPlace& place) {
       "--directory", place.url,
       "a Redis in which this server enters itself for `quire route --discover directory://`, redis://HOST:PORT, "
       "or rediss:// over TLS; give one with a password in QUIRE_DIRECTORY");
-  line.option("--directory-ca", place.files.ca,
-              "PEM file: certificates that the one of --directory with rediss:// must be signed with; by default those "
-              "that this machine trusts");
+  line.option(
+      "--directory-ca", place.files.ca,
+      "PEM file: certificates that the Redis's own must be signed with where --directory is rediss://; by default "
+      "those that this machine trusts");
   line.option("--directory-cert", place.files.certificate,
               "PEM file: the certificate that is shown to --directory where it asks for one");
   line.option("--directory-key", place.files.key, "PEM file: the key of --directory-cert");
@@ -30,30 +33,42 @@ void declare_directory_options(CommandLine& line, DirectoryPlace& place) {
               "listens");
 }
 
-Status check_directory_place(const DirectoryPlace& place, const std::string& host) {
+Status check_directory_place(DirectoryPlace& place) {
   const RedisTlsFiles& files = place.files;
-  if (place.advertised.size() > kMostEnteredBytes)
-    return fail(Code::invalid, "--advertise has " + std::to_string(place.advertised.size()) + " bytes: the limit is " +
-                                   std::to_string(kMostEnteredBytes));
-  if (!place.advertised.empty()) {
-    if (const auto worker = parse_worker(place.advertised); !worker) return error_within("--advertise", worker.error());
-  }
   if (place.url.empty() && !(files.ca + files.certificate + files.key + place.advertised).empty())
     return fail(Code::invalid, "--advertise, --directory-ca, --directory-cert and --directory-key need --directory");
   if (place.url.empty()) return {};
-  if (const auto read = parse_directory(place.url, files); !read) return error_within("--directory", read.error());
-  if (!place.advertised.empty() || !is_every_address(host)) return {};
-  return fail(Code::invalid, "--directory needs --advertise http://HOST:PORT: --host " + host +
-                                 " is every address of this machine, and no router can go by that");
+  auto directory = parse_directory(place.url, files);
+  if (!directory) return error_within("--directory", std::move(directory).error());
+  place.redis = std::move(directory->redis);
+  place.redis.name = "the directory";
+  if (place.advertised.empty()) return {};
+  if (place.advertised.size() > kMostEnteredBytes)
+    return fail(Code::invalid, "--advertise has " + std::to_string(place.advertised.size()) + " bytes: the limit is " +
+                                   std::to_string(kMostEnteredBytes));
+  const auto worker = parse_worker(place.advertised);
+  if (!worker) return error_within("--advertise", worker.error());
+  if (is_every_address(worker->at.host))
+    return fail(Code::invalid, "--advertise " + shown(place.advertised) +
+                                   " is every address of a machine, and no router can go by that: give one");
+  return {};
 }
 
-Result<std::unique_ptr<WorkerEntry>> enter_directory(const DirectoryPlace& place, const std::string& url) {
+Status check_reachable(const DirectoryPlace& place, const std::string& url) {
+  if (place.url.empty() || !place.advertised.empty()) return {};
+  QR_TRY(const WorkerSpec told, parse_worker(url));
+  const std::string problem = "--directory needs --advertise http://HOST:PORT: this server listens at " + url + ", ";
+  if (is_every_address(told.at.host))
+    return fail(Code::invalid, problem + "every address of this machine, and no router can go by that");
+  if (is_loopback(told.at.host) && !is_loopback(place.redis.host))
+    return fail(Code::invalid,
+                problem + "where only this machine reaches it, but the directory is at " + shown(place.redis.host));
+  return {};
+}
+
+std::unique_ptr<WorkerEntry> enter_directory(const DirectoryPlace& place, const std::string& url) {
   if (place.url.empty()) return nullptr;
-  QR_TRY(DirectoryOptions directory, parse_directory(place.url, place.files));
-  directory.redis.name = "the directory";
-  const std::string& as = place.advertised.empty() ? url : place.advertised;
-  log_info("routers of the directory are told of " + as);
-  return std::make_unique<WorkerEntry>(std::move(directory.redis), as);
+  return std::make_unique<WorkerEntry>(place.redis, place.advertised.empty() ? url : place.advertised);
 }
 
 }  // namespace quire

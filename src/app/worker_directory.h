@@ -14,11 +14,15 @@ struct DirectoryPlace {
   std::string url;         // of the directory; empty: none
   std::string advertised;  // how routers reach this server; empty: where it listens
   RedisTlsFiles files;
+  RedisOptions redis;  // of check_directory_place()
 };
 void declare_directory_options(CommandLine& line, DirectoryPlace& place);
-// What can be known to be wrong at once. `host`: that the server listens on.
-Status check_directory_place(const DirectoryPlace& place, const std::string& host);
-// Null where there is no directory. `url`: where the server listens. REQUIRES check_directory_place().
-Result<std::unique_ptr<WorkerEntry>> enter_directory(const DirectoryPlace& place, const std::string& url);
+// Reads the options and the files. Fails (Code::invalid, Code::io) naming the option.
+Status check_directory_place(DirectoryPlace& place);
+// Whether routers can reach a server that listens at `url`, its address in digits: without --advertise that is what
+// they are told. Fails (Code::invalid). REQUIRES check_directory_place(), here and below.
+Status check_reachable(const DirectoryPlace& place, const std::string& url);
+// Null where there is no directory. `url`: where the server listens.
+std::unique_ptr<WorkerEntry> enter_directory(const DirectoryPlace& place, const std::string& url);
 
 }  // namespace quire

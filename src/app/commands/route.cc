@@ -216,8 +216,8 @@ QR_REGISTER(Command,
                                   "redis://HOST:PORT, or rediss:// over TLS; give one with a password in "
                                   "QUIRE_DIRECTORY");
                       line.option("--directory-ca", args->directory_tls.ca,
-                                  "PEM file: certificates that the one of --directory with rediss:// must be signed "
-                                  "with; by default those that this machine trusts");
+                                  "PEM file: certificates that the Redis's own must be signed with where --directory "
+                                  "is rediss://; by default those that this machine trusts");
                       line.option("--directory-cert", args->directory_tls.certificate,
                                   "PEM file: the certificate that is shown to --directory where it asks for one");
                       line.option("--directory-key", args->directory_tls.key, "PEM file: the key of --directory-cert");

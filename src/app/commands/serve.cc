@@ -239,7 +239,7 @@ Status check(Args& args) {
   QR_TRY_VOID(check_overlap(args));
   args.engine.prefix_cache = !args.no_prefix_cache;
   QR_TRY_VOID(check_kv_events(args.kv_events, args.engine.prefix_cache));
-  QR_TRY_VOID(check_directory_place(args.directory, args.serve.host));
+  QR_TRY_VOID(check_directory_place(args.directory));
   QR_TRY_VOID(check_pins(args));
   QR_TRY_VOID(apply(args.spec, args.engine));
   if (args.engine.exit_layers > 0 && !args.record.empty())
@@ -302,6 +302,7 @@ Status run(Args& args) {
   Metrics metrics;
   StepSignal signal;
   QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(args.serve, metrics));
+  QR_TRY_VOID(check_reachable(args.directory, listening->url()));
   auto watch = std::make_unique<LoadWatch>(signals);
   QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_source(args.spec, args.model)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
@@ -361,7 +362,7 @@ Status run(Args& args) {
   watch.reset();
   if (!serving->admin_url().empty()) log_info("metrics on " + serving->admin_url());
   LineWriter out(STDOUT_FILENO, {.bytes = 4096, .lines = 1}, [](uint64_t) { return std::string(); });
-  QR_TRY(std::unique_ptr<WorkerEntry> entry, enter_directory(args.directory, serving->url()));
+  std::unique_ptr<WorkerEntry> entry = enter_directory(args.directory, serving->url());
   out.write("listening on " + serving->url());  // whether somebody reads it or not
   wait_for_stop_signal(signals);
   entry.reset();
