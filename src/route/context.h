@@ -3,9 +3,12 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
+#include "base/hash128.h"
 #include "base/metrics.h"
+#include "base/secure_random.h"
 #include "http/byte_budget.h"
 #include "http/upstream.h"
 #include "route/directory.h"
@@ -33,6 +36,10 @@ struct RouteCounters {
   Gauge& desired_replicas;
 };
 
+// Of a request: the ids of the routers that it went through, with commas between them.
+inline constexpr std::string_view kRouterHeader = "x-quire-router";
+inline constexpr size_t kMostRouterBytes = 512;  // of it
+
 struct RouteContext {
   RouteContext(const RouteLimits& l, Clock& c, Metrics& m, std::shared_ptr<Fleet> f, LocalEngines* e)
       : limits(l),
@@ -45,6 +52,7 @@ struct RouteContext {
         held(std::make_shared<ByteAccount>(std::make_shared<ByteBudget>(2 * l.held_bytes))) {}
   const RouteLimits& limits;
   Clock& clock;
+  const std::string router_id = to_hex({secure_random_bits(), secure_random_bits()});
   const std::shared_ptr<Fleet> fleet;
   LocalEngines* const engines;  // null: there are none
   RouteCounters counters;

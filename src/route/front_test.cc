@@ -57,7 +57,9 @@ TEST(Pinned, WhoWaitsInVainIsToldWhichWorkerHasIt) {
   ASSERT_TRUE(eventually([&] { return router.count("\"usable\":true") == 1; }));
   const HttpResponse in_vain = router.ask("POST", "/v1/responses", R"({"previous_response_id":"resp_1","input":"x"})");
   EXPECT_EQ(in_vain.status, 503);
-  EXPECT_NE(in_vain.body.find("only worker " + name + " has what this request goes on from"), std::string::npos)
+  EXPECT_NE(in_vain.body.find("only worker " + name +
+                              " holds the conversation that this request continues, and it is not available"),
+            std::string::npos)
       << in_vain.body;
 }
 

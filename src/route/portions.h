@@ -64,8 +64,6 @@ class ToldSoFar {
   bool any() const { return !choices_.empty() || has_past(); }
   // Any worker can be asked, whatever the request says of who has what stands before it.
   bool has_past() const { return !past_.empty(); }
-  // The answer itself has not begun.
-  bool only_past() const { return has_past() && choices_.empty(); }
   // That it holds at most, now and then.
   int64_t n_bytes() const { return bytes_of(choices_.size(), n_ids_) + std::ssize(past_); }
   int64_t n_bytes_with(const Portion& portion) const;

@@ -19,7 +19,7 @@ constexpr std::string_view kWorkerHeader = "x-quire-worker", kReasonHeader = "x-
 bool is_replaced(std::string_view name, bool own_key) {
   static constexpr std::string_view kReplaced[] = {"host",          "content-length",  "expect",
                                                    "origin",        "x-forwarded-for", "x-quire-worker",
-                                                   "x-quire-route", kHandoverHeader};
+                                                   "x-quire-route", kHandoverHeader,   kRouterHeader};
   if (std::find(std::begin(kReplaced), std::end(kReplaced), name) != std::end(kReplaced)) return true;
   return own_key && (name == "authorization" || name == "x-api-key");
 }
@@ -35,6 +35,14 @@ const std::string* field_of(const HttpHeaders& headers, std::string_view name) {
   for (const HttpHeader& h : headers)
     if (h.name == name) return &h.value;
   return nullptr;
+}
+
+// Those of a client that may have more of one name, each with a comma behind it.
+std::string listed(const HttpHeaders& headers, std::string_view name) {
+  std::string out;
+  for (const HttpHeader& h : headers)
+    if (h.name == name) out += h.value + ", ";
+  return out;
 }
 
 // Of the worker's own making, or made anew here.
@@ -67,7 +75,23 @@ void Proxied::settle() {
   asker_.key->charge_generated(std::exchange(n_generated_, 0) + tokens_of_bytes(std::exchange(n_plain_bytes_, 0)));
 }
 
+// A router that is a worker of its own would ask itself for ever. Of this status another worker is asked instead.
+bool Proxied::refuse_circle() {
+  const std::string routers = listed(request_.headers, kRouterHeader);
+  const auto refuse_way = [this](const std::string& why) {
+    refuse({502, why, "server_error", "", "router_circle"}, {});
+    return true;
+  };
+  if (routers.find(context_.router_id) != std::string::npos)
+    return refuse_way("this request went through this router before: the address of a worker leads back to it");
+  if (routers.size() > kMostRouterBytes)
+    return refuse_way("this request went through too many routers: " + std::string(kRouterHeader) + " has " +
+                      std::to_string(routers.size()) + " bytes, the limit is " + std::to_string(kMostRouterBytes));
+  return false;
+}
+
 void Proxied::start() {
+  if (refuse_circle()) return;
   context_.counters.requests.add();
   context_.retries.note_request();
   const Asked asked = read_asked(*body_);
@@ -129,8 +153,9 @@ void Proxied::refuse_no_worker() {
                              std::to_string(context_.limits.wait_ms) + " ms (wait_ms)";
   const std::string home = ask_.pinned ? context_.fleet->home(*ask_.session) : "";
   const std::string why =
-      home.empty() ? "no worker can be given this request; "
-                   : "only worker " + home + " has what this request goes on from, and it cannot be given it now; ";
+      home.empty()
+          ? "no worker can be given this request; "
+          : "only worker " + home + " holds the conversation that this request continues, and it is not available; ";
   refuse({503, why + limits, "server_error", "", "no_worker"}, {{"Retry-After", "1"}});
 }
 
@@ -175,13 +200,11 @@ UpstreamRequest Proxied::upstream_request() const {
 HttpHeaders Proxied::forwarded_headers(const Worker& worker) const {
   HttpHeaders out;
   const std::string connection = connection_fields(request_.headers);
-  std::string forwarded;
-  for (const HttpHeader& h : request_.headers)
-    if (h.name == "x-forwarded-for") forwarded += h.value + ", ";
   const bool own_key = context_.sends_key_to(worker.spec);
   for (const HttpHeader& h : request_.headers)
     if (!is_hop_field(h.name, connection) && !is_replaced(h.name, own_key)) out.push_back(h);
-  out.push_back({"x-forwarded-for", forwarded + request_.peer});
+  out.push_back({"x-forwarded-for", listed(request_.headers, "x-forwarded-for") + request_.peer});
+  out.push_back({std::string(kRouterHeader), listed(request_.headers, kRouterHeader) + context_.router_id});
   if (own_key) out.push_back({"authorization", "Bearer " + context_.worker_key});
   return out;
 }
@@ -246,10 +269,9 @@ bool Proxied::on_body(std::string_view bytes) {
   const int64_t now = context_.clock.now_ns();
   worker_->progressed_ns.store(now, std::memory_order_relaxed);
   if (phase_ == Phase::streaming) {
-    const bool tells_tokens = form_ != StreamForm::bytes;
-    const bool goes_on = pass_on(bytes);
-    if (tells_tokens && !told_.only_past()) load_.begins(now - sent_ns_);
-    return goes_on;
+    // Events that have marks behind them may come long before the first token: pass_on() sees which do not.
+    if (form_ != StreamForm::bytes && ticket_.empty()) load_.begins(now - sent_ns_);
+    return pass_on(bytes);
   }
   learn(bytes);
   n_plain_bytes_ += std::ssize(bytes);
@@ -266,6 +288,7 @@ bool Proxied::pass_on(std::string_view bytes) {
   std::optional<Portion> portion;
   size_t n = 0;
   const std::string events = events_of(all, portion, n);
+  if (portion && !portion->marks.empty()) load_.begins(context_.clock.now_ns() - sent_ns_);
   const int64_t n_left = std::ssize(all) - static_cast<int64_t>(n);
   const int64_t n_told = portion ? told_.n_bytes_with(*portion) : told_.n_bytes();
   const bool too_long = n_left + n_told > context_.limits.event_bytes || !held_lease_.resize(n_left + n_told);

@@ -47,6 +47,7 @@ class Proxied final : public UpstreamEvents, public Waiter, public std::enable_s
   static constexpr int64_t kMostRestMs = 3'600'000;  // that a worker may ask for
   enum class Phase : uint8_t { looking, asking, gathering, streaming, ending, over };
 
+  bool refuse_circle();
   bool find_engine(const Asked& asked);
   bool enter_engine();
   void wait_anew();

@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <cstdio>
+#include <future>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "route/front.h"
 #include "route/testing.h"
 
 namespace quire {
@@ -56,6 +59,53 @@ struct Scripts {
   const std::vector<Script> scripts;
   std::vector<std::string> bodies;
   std::string asked;
+};
+
+// A router of which the test sees the fleet, before a worker whose stream the test says piece by piece.
+class SeenRouter {
+ public:
+  explicit SeenRouter(const std::string& ticket, int64_t event_bytes = RouteLimits().event_bytes)
+      : worker_([this, ticket](HttpRequest&&, const ReplyPtr& reply) {
+          HttpHeaders head{{"Content-Type", "text/event-stream"}};
+          if (!ticket.empty()) head.push_back({std::string(kHandoverHeader), ticket});
+          reply->start_stream(200, std::move(head));
+          reply->flush();
+          reply_.set_value(reply);
+        }) {
+    limits_.event_bytes = event_bytes;
+    fleet_->set_workers({{{"127.0.0.1", worker_.server->port()}, ""}});
+    fleet_->probed(*fleet_->workers()[0], Probe::well);
+    server_ = std::move(*Server::start({}, front_.door()));
+    client_.emplace(server_->port());
+    client_->send(post_bytes(kBody));
+    stream_ = reply_.get_future().get();
+  }
+  ~SeenRouter() { stream_->end(); }
+  // Returns when the router has read it, or, with `seen`, when the client has.
+  void say(const std::string& bytes, const std::string& seen = "") {
+    const std::shared_ptr<Worker> worker = fleet_->workers()[0];
+    const int64_t before_ns = worker->progressed_ns;
+    stream_->write(bytes);
+    stream_->flush();
+    if (seen.empty())
+      EXPECT_TRUE(eventually([&] { return worker->progressed_ns != before_ns; }));
+    else
+      EXPECT_NE(client_->read_until(seen).find(seen), std::string::npos);
+  }
+  bool has_begun() const { return fleet_->loads().at(0).n_decoding == 1; }
+
+ private:
+  Metrics metrics_;
+  SystemClock clock_;
+  RouteLimits limits_;
+  std::promise<ReplyPtr> reply_;
+  FakeWorker worker_;
+  const std::shared_ptr<Fleet> fleet_ = std::make_shared<Fleet>("least_load", limits_, clock_, metrics_);
+  RouteContext context_{limits_, clock_, metrics_, fleet_, nullptr};
+  Front front_{context_, metrics_, {}};
+  std::unique_ptr<Server> server_;
+  std::optional<RawClient> client_;
+  ReplyPtr stream_;
 };
 
 // A socket that answers so, and is well otherwise.
@@ -175,6 +225,29 @@ TEST(ProxiedMove, AResponseBehindAnotherOneMovesWithItsPast) {
   const HttpResponse kept = router.ask("GET", "/v1/responses/resp_2");
   EXPECT_NE(*kept.header("x-quire-worker"), *first.header("x-quire-worker"));
   EXPECT_TRUE(router.nothing_charged(3));
+}
+
+// It takes the worker long to compute a prompt, and what comes before that comes in several reads.
+TEST(ProxiedMove, APromptIsComputedOnceSomethingOfTheAnswerWasTold) {
+  SeenRouter marked("t");
+  marked.say(created("resp_1") + ": handover past 1 [{\"role\":");
+  marked.say("\"user\"}]\n\n", "resp_1");
+  EXPECT_FALSE(marked.has_begun());
+  marked.say(event("a"));
+  EXPECT_FALSE(marked.has_begun());
+  marked.say(": handover 5 1 0 2\n\n", event("a"));
+  EXPECT_TRUE(marked.has_begun());
+  SeenRouter plain("");
+  EXPECT_FALSE(plain.has_begun());
+  plain.say(event("a"), event("a"));
+  EXPECT_TRUE(plain.has_begun());
+}
+
+TEST(ProxiedMove, APastThatIsTooLongToBeHeldIsNoAnswer) {
+  SeenRouter router("t", 50);
+  router.say(created("resp_1") + ": handover past 1 [\"" + std::string(100, 'x') + "\"]\n\n", "resp_1");
+  router.say(event("a"), event("a"));
+  EXPECT_FALSE(router.has_begun());
 }
 
 TEST(ProxiedMove, SeveralChoicesGoOnEachWhereItWas) {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "http/byte_budget.h"
+#include "route/context.h"
 #include "route/testing.h"
 
 namespace quire {
@@ -159,6 +160,40 @@ TEST(Proxied, ARequestIsSentAsItCameWithoutWhatIsTheConnections) {
   EXPECT_EQ(*seen.header("authorization"), "Bearer k");
   EXPECT_EQ(*seen.header("x-forwarded-for"), "203.0.113.1, 127.0.0.1");
   EXPECT_EQ(*seen.header("host"), "127.0.0.1:" + std::to_string(worker.server->port()));
+}
+
+TEST(Proxied, ARouterThatIsItsOwnWorkerSaysSo) {
+  std::mutex mu;
+  std::string through;
+  const FakeWorker good([&](HttpRequest&& request, const ReplyPtr& reply) {
+    const std::lock_guard lock(mu);
+    if (const std::string* routers = request.header("x-quire-router")) through = *routers;
+    reply->send(200, {}, "{}");
+  });
+  TestRouter router({&good});
+  const auto ask = [&](const std::string& routers) {
+    return router.ask("POST", "/v1/completions", "{}", {{"X-Quire-Router", routers}});
+  };
+  EXPECT_EQ(router.post("{}").status, 200);
+  const std::string id = through;
+  EXPECT_EQ(id.size(), 32U);
+  EXPECT_EQ(ask("00ff").status, 200);
+  EXPECT_EQ(through, "00ff, " + id) << "another router's stays";
+  const HttpResponse circle = ask("00ff, " + id + ", 11ff");
+  EXPECT_EQ(circle.status, 502);
+  EXPECT_NE(circle.body.find("leads back to it"), std::string::npos) << circle.body;
+  const HttpResponse far = ask(std::string(kMostRouterBytes + 1, 'x'));
+  EXPECT_EQ(far.status, 502);
+  EXPECT_NE(far.body.find("the limit is 512"), std::string::npos) << far.body;
+
+  const WorkerSpec self{{"127.0.0.1", router.router->port()}, ""}, other{{"127.0.0.1", good.server->port()}, ""};
+  router.router->set_workers({self, other});
+  EXPECT_TRUE(eventually([&] { return router.count("\"usable\":true") == 2; }));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(router.post("{\"user\":\"" + std::to_string(i) + "\"}").status, 200) << "the other one is asked";
+  EXPECT_NE(router.count("\"failures_total\":0"), 2) << "and the circle is its worker's failure";
+  router.router->set_workers({self});
+  EXPECT_EQ(router.post("{}").status, 502);
 }
 
 TEST(Proxied, StoppingWaitsForWhatIsUnderWayAndRefusesTheRest) {
