@@ -81,7 +81,7 @@ TEST(CudaSteps, ADecodeStepIsOneLaunchOneCopyUpAndOneWait) {
   EXPECT_EQ(got.last.n_launches, 0);
   EXPECT_EQ(got.last.n_recorded, 0);
   EXPECT_EQ(got.last.n_allocations, 0);
-  EXPECT_EQ(got.last.n_downloads, 3 * got.n_steps);  // a row of logits each
+  EXPECT_EQ(got.last.n_downloads, 4 * got.n_steps);  // a row of logits each, and what was picked
 }
 
 // A failure is an error of who asked, and nothing of it stays; what a step can do without is done without.
