@@ -1,6 +1,8 @@
 # What clients should not send and workers should not do, at a router: each is refused or carried, and the next request is
 # answered as if nothing had been.
+import contextlib
 import os
+import resource
 import socket
 import threading
 import time
@@ -135,6 +137,91 @@ class Hostile(unittest.TestCase):
             with socket.create_connection(('127.0.0.1', self.router.port)) as connection:
                 connection.sendall(whole[:at])
         self.is_well()
+
+
+class Crowds(unittest.TestCase):
+    HEAD = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n'
+    EVENT = b'f\r\ndata: {"a":12}\n\r\n1\r\n\n\r\n'
+
+    def start(self, answer, *options):
+        self.worker = FakeWorker(answer)
+        self.addCleanup(self.worker.close)
+        router = Router([self.worker.url], *options)
+        self.addCleanup(router.stop)
+        self.assertTrue(router.wait_for(1))
+        return router
+
+    def connect(self, router):
+        connection = socket.create_connection(('127.0.0.1', router.port), timeout=20)
+        self.addCleanup(connection.close)
+        return connection
+
+    def is_free(self, router):
+        return eventually(lambda: all(w['load_tokens'] == 0 and w['requests'] == 0 for w in router.workers().values()))
+
+    def test_a_storm_of_streams_that_are_left(self):
+        end = threading.Event()
+        self.addCleanup(end.set)
+
+        def answer(connection):
+            with contextlib.suppress(OSError):  # the router leaves with its client
+                connection.sendall(self.HEAD + self.EVENT)
+                end.wait(0.2)
+                connection.sendall(self.EVENT + b'0\r\n\r\n')
+        router = self.start(answer, '--limit', 'n_failures=100000')
+        streamed = post(body=b'{"prompt":"x","stream":true}')
+        for i in range(600):
+            with socket.create_connection(('127.0.0.1', router.port), timeout=20) as connection:
+                connection.sendall(streamed)
+                if i % 3 == 0:
+                    connection.recv(100)
+        self.assertTrue(self.is_free(router), router.workers())
+        status, _, raw = raw_stream(router, {'prompt': 'x', 'stream': True})
+        self.assertEqual((status, raw.count(b'data: ')), (200, 2))
+
+    def test_without_descriptors_streams_go_on_and_it_is_said_seldom(self):
+        go_on = threading.Event()
+        self.addCleanup(go_on.set)
+
+        def answer(connection):
+            connection.sendall(self.HEAD + self.EVENT)
+            go_on.wait(20)
+            connection.sendall(self.EVENT + b'0\r\n\r\n')
+        router = self.start(answer)
+        stream = self.connect(router)
+        stream.sendall(post(body=b'{"prompt":"x","stream":true}'))
+        answered = stream.recv(65536)
+        while b'data: ' not in answered:
+            answered += stream.recv(65536)
+        n_lines = len(router.log)
+        resource.prlimit(router.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+        crowd = [self.connect(router) for _ in range(200)]
+        time.sleep(2.5)
+        go_on.set()
+        while not answered.endswith(b'0\r\n\r\n'):
+            more = stream.recv(65536)
+            self.assertTrue(more, answered)
+            answered += more
+        self.assertEqual(answered.count(b'data: '), 2)
+        self.assertLess(len(router.log) - n_lines, 30)
+        for connection in crowd:
+            connection.close()
+        self.assertTrue(eventually(lambda: router.get('/health')[0] == 200))
+        self.assertTrue(self.is_free(router), router.workers())
+
+    def test_heads_that_trickle_end(self):
+        router = self.start(lambda c: c.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'), '--limit', 'header_timeout_ms=700')
+        slow = [self.connect(router) for _ in range(20)]
+        begun = time.monotonic()
+        while slow and time.monotonic() - begun < 20:
+            for connection in list(slow):
+                try:
+                    connection.sendall(b'G')
+                except OSError:
+                    slow.remove(connection)
+            time.sleep(0.1)
+        self.assertEqual(slow, [])
+        self.assertEqual(router.post('/v1/completions', {'prompt': 'x'})[0], 200)
 
 
 class Flapping(unittest.TestCase):
