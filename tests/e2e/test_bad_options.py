@@ -14,13 +14,13 @@ COMMANDS = {'serve': [NOWHERE, '--port', '0'], 'route': ['--worker', 'http://127
             'chat': [NOWHERE], 'bench': [NOWHERE], 'quantize': [NOWHERE, '/nowhere/out.gguf', 'q4_0'],
             'perplexity': [NOWHERE, '--tokens', '1,2']}
 # What these say of themselves or of another option, not of the value.
-WITHOUT_THE_VALUE = {'--admin-host', '--tls-cert', '--tls-key', '--chat-template', '--chat-template-kwargs'}
+WITHOUT_THE_VALUE = {'--admin-host', '--advertise', '--tls-cert', '--tls-key', '--chat-template', '--chat-template-kwargs'}
 NUMBERS = ('-987654', '99999999999999999999999999', 'many', '')  # no option takes them
 SIZES = ('much', '-1G', '')
 # Of texts. None: any text may be right, or a file or an address of which only the system knows.
 TEXTS = {
     '--config': None, '--backend': ('x', ''), '--isa': ('x',), '--kv-type': ('x', ''), '--weights': ('x',),
-    '--context-shift': ('x', 'sinks=-1,window=9', 'sinks=1,window=99999999999'), '--spec': ('x', ''), '--draft': ('exit:0', 'exit:x'),
+    '--overlap': ('x', ''), '--context-shift': ('x', 'sinks=-1,window=9', 'sinks=1,window=99999999999'), '--spec': ('x', ''), '--draft': ('exit:0', 'exit:x'),
     '--lora': ('x', ''), '--prefix': ('x', ''),
     'bench --policy': ('x',), '--prompts': None,
     'serve --policy': ('x', ''), '--kv-policy': ('x', ''), '--pooling': ('x', ''), '--reasoning': ('x', ''),
