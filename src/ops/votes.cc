@@ -47,7 +47,7 @@ class Count {
         block_tokens_(kv_.groups[static_cast<size_t>(params_.group)].block_tokens) {}
 
   void add(const float* q, const SeenKeys& seen) {
-    queries_[n_++] = {q, seen.first, seen.end};
+    queries_[static_cast<size_t>(n_++)] = {q, seen.first, seen.end};
     first_ = n_ == 1 ? seen.first : std::min(first_, seen.first);
     end_ = std::max(end_, seen.end);
   }

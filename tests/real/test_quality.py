@@ -67,7 +67,7 @@ class OfAModel:
 
     @HAS_TEXT
     def test_what_the_text_says_is_found_with_q8_as_with_f16(self):
-        f16, q8 = (quality.told(QUIRE, self.model, TEXT, 900, kv_type) for kv_type in ('f16', 'q8'))
+        f16, q8 = (quality.told(QUIRE, self.model, TEXT, 900, '--kv-type', kv_type) for kv_type in ('f16', 'q8'))
         self.assertTrue(f16)
         self.assertLessEqual({*f16}, {*q8})  # none is lost
 
