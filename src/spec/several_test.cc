@@ -82,8 +82,9 @@ TEST(Several, WhereOneThrowsAllDraftsComeBack) {
 
 TEST(Several, ListsThatCannotBeAreNamed) {
   const auto error = [](std::string_view list) { return make_proposers(list, {4}, {}).error().message; };
-  EXPECT_EQ(error("ngram,fast"),
-            "proposer \"fast\" is unknown; there are: draft eagle exit grammar medusa mtp ngram suffix test_three test_two");
+  EXPECT_EQ(
+      error("ngram,fast"),
+      "proposer \"fast\" is unknown; there are: draft eagle exit grammar medusa mtp ngram suffix test_three test_two");
   EXPECT_EQ(error("ngram,test_two,ngram"), "proposer \"ngram\" is named twice");
   EXPECT_EQ(error("a,b,c,d,e"), "at most 4 proposers, got 5");
   EXPECT_EQ(error("grammar"), "the proposer \"grammar\" needs the model's tokenizer, which is not there");
