@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "http/testing.h"
+#include "redis/redis_client.h"
 
 namespace quire {
 
@@ -32,6 +33,15 @@ class FakeRedis {
   }
   int port() const { return listener_.port(); }
   int n_connections() const { return n_connections_; }
+  // Of a client that is patient with it, and soon back.
+  RedisOptions options() const {
+    RedisOptions out;
+    out.host = "127.0.0.1";
+    out.port = port();
+    out.stall_ms = kPatienceMs;
+    out.retry_ms = 10;
+    return out;
+  }
 
  private:
   void run() {

@@ -73,14 +73,7 @@ TEST(SharedLoads, PlacesAreHeldFreeOrOthers) {
 class Places {
  public:
   Places() : redis_([this](const std::vector<std::string>& words) { return answer(words); }) {}
-  RedisOptions options() const {
-    RedisOptions out;
-    out.host = "127.0.0.1";
-    out.port = redis_.port();
-    out.stall_ms = kPatienceMs;
-    out.retry_ms = 10;
-    return out;
-  }
+  RedisOptions options() const { return redis_.options(); }
   void change(const std::function<void(std::map<std::string, std::string>&)>& fn) {
     const std::lock_guard lock(mu_);
     fn(values_);

@@ -84,14 +84,7 @@ TEST(EnteredWorkers, WithoutTlsAreLeftOutWhereOnlyTlsIsWanted) {
 class Lines {
  public:
   Lines() : redis_([this](const std::vector<std::string>& words) { return answer(words); }) {}
-  RedisOptions options() const {
-    RedisOptions out;
-    out.host = "127.0.0.1";
-    out.port = redis_.port();
-    out.stall_ms = kPatienceMs;
-    out.retry_ms = 10;
-    return out;
-  }
+  RedisOptions options() const { return redis_.options(); }
   std::string lines() {
     const std::lock_guard lock(mu_);
     return lines_;
