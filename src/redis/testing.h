@@ -184,6 +184,7 @@ class RealRedis {
         "--dir",        "/tmp",   "--daemonize",         "no",     "--loglevel", "warning"};
     words.insert(words.end(), options_.begin(), options_.end());
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     ASSERT_EQ(::posix_spawn(&pid_, "/usr/bin/redis-server", nullptr, nullptr, arguments.data(), environ), 0);

@@ -55,6 +55,7 @@ struct World : TestBlocks<kBlockBytes> {
   // How many of the names [0, n) it says are there.
   size_t asked(uint64_t n) const {
     std::vector<Hash128> names;
+    names.reserve(n);
     for (uint64_t i = 0; i < n; ++i) names.push_back(spelling(i).name);
     const auto answer = tier->ask(names);
     if (answer == nullptr) return 0;
@@ -86,6 +87,7 @@ void expect_shared(int port) {
   EXPECT_EQ(b.asked(200), 150U);
   EXPECT_EQ(b.tier->find(World::spelling(3).name), 1);
   std::vector<Spelling> wanted;
+  wanted.reserve(150);
   for (uint64_t n = 0; n < 150; ++n) wanted.push_back(World::spelling(n));
   wanted.push_back(World::spelling(999));
   const auto read = b.read(wanted);
