@@ -1,6 +1,6 @@
 // Prompts with a budget (engine/budget.h): one hash per request, whoever runs beside it, in whatever chunks, with its
-// past from memory, from a disk after a restart or computed, sent back and copied or computed again, guessed ahead, on
-// any number of threads and every instruction set.
+// past from memory, from a disk after a restart, from another engine's store or computed, sent back and copied or
+// computed again, guessed ahead, on any number of threads and every instruction set.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "engine/budget.h"
 #include "engine/engine.h"
+#include "engine/test_store_tier.h"
 #include "tests/support/bits_sink.h"
 #include "tests/support/codecs.h"
 #include "tests/support/tiny_model.h"
@@ -58,12 +59,13 @@ struct Way {
   bool cache = false, twice = false, reversed = false, budgets = true;
   int64_t swap_bytes = 0;
   std::string isa = cpu_isas().back(), codec = "f16", proposer = {}, disk = {};
+  std::shared_ptr<Tier> remote = nullptr;
 };
 
 struct Ran {
   std::vector<std::vector<uint32_t>> bits;
   EngineStats stats;
-  int64_t n_cached = 0, n_disk = 0;
+  int64_t n_cached = 0, n_loaded = 0;
 };
 
 Ran run(const Way& how) {
@@ -86,6 +88,7 @@ Ran run(const Way& how) {
   SystemClock clock;
   EngineEnv env;
   env.clock = &clock;
+  if (how.remote) env.tiers = {how.remote};
   const auto engine = make_engine(**model, **ops, options, env);
   EXPECT_TRUE(engine) << engine.error().message;
   Ran out;
@@ -119,7 +122,7 @@ Ran run(const Way& how) {
     }
   }
   out.stats = (*engine)->stats();
-  out.n_disk = out.stats.n_loaded_tokens;
+  out.n_loaded = out.stats.n_loaded_tokens;
   return out;
 }
 
@@ -188,8 +191,25 @@ TEST(KvBudget, OneHashOverARestartOnDisk) {
   EXPECT_EQ(run(how).bits, truth());
   const Ran again = run(how);
   EXPECT_EQ(again.bits, truth());
-  EXPECT_GT(again.n_disk, 0);
+  EXPECT_GT(again.n_loaded, 0);
   std::filesystem::remove_all(folder);
+}
+
+TEST(KvBudget, OneHashWhereAnotherEngineComputedThePrompts) {
+  Store store;
+  for (const int chunk : {512, 40}) {
+    const Ran found = run({.chunk = chunk, .max_seqs = 4, .cache = true, .remote = std::make_shared<StoreTier>(store)});
+    EXPECT_EQ(found.bits, truth());
+    EXPECT_EQ(found.n_loaded > 0, chunk == 40) << "the first finds nothing there";
+  }
+  // One that has lost every third block, and one that promises what it has not.
+  int i = 0;
+  std::erase_if(store.blocks, [&](const auto&) { return ++i % 3 == 0; });
+  for (const Mood mood : {Mood::honest, Mood::boastful, Mood::forgetful}) {
+    const auto tier = std::make_shared<StoreTier>(store);
+    tier->mood = mood;
+    EXPECT_EQ(run({.chunk = 64, .max_seqs = 3, .cache = true, .remote = tier}).bits, truth());
+  }
 }
 
 TEST(KvBudget, OneHashOverInstructionSets) {
