@@ -177,6 +177,7 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   out.state_bytes = n_states_for(resolved, 1) * info.kv_layout.state_bytes();
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
+  if (resolved.overlap.value_or(false)) out.scratch += sent_bytes(info.n_vocab, resolved);
   QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, out));
   return out;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/limits.h"
 #include "engine/test_model.h"
 #include "engine/test_schedules.h"
 #include "ops/ahead_ops.h"
@@ -205,6 +206,27 @@ Outcome run_on(Ops& ops) {
   while ((*engine)->step()) EXPECT_EQ((*engine)->snapshot().check(), "");
   out.stats = (*engine)->stats();
   return out;
+}
+
+class CountsSent final : public HostAhead {
+ public:
+  using HostAhead::HostAhead;
+  Result<Buffer> allocate_sent(int64_t bytes) override {
+    n_bytes += bytes;
+    return HostAhead::allocate_sent(bytes);
+  }
+
+  int64_t n_bytes = 0;
+};
+
+TEST(EngineOverlap, TakesTheMemoryThatIsSaidForIt) {
+  Special<CountsSent> ops;
+  run_on(ops);
+  EXPECT_EQ(static_cast<CountsSent*>(ops.ahead())->n_bytes, sent_bytes(TestModel(kCtx).info().n_vocab, overlapping()));
+  EngineOptions many = overlapping();
+  many.max_seqs = many.step_tokens = 1 << 16;
+  EXPECT_LE(sent_bytes(256'000, many), 2 * kMostSentBytes + 2 * 4 * sent_rows(256'000, many));
+  EXPECT_EQ(sent_rows(256'000, many), 262);
 }
 
 class NoMemory final : public HostAhead {

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/explains.h"
+#include "engine/limits.h"
 #include "engine/queue_shares.h"
 #include "kv/pins.h"
 #include "kv/tiers/disk_tier.h"
@@ -45,6 +46,9 @@ std::vector<HeldRow> rows() {
        .of_request = {"max_seqs × 12 × (ctx + n_logit_bias)", o.max_seqs * kEditBytes * (kContext + 1024)},
        .in_all = {"step_tokens × …", o.step_tokens * kEditBytes * (kContext + 1024)},
        .test = "EngineAlloc.AStepOfARunningBatchTakesNoMemory"},
+      {.what = "logits of two steps that overlap (--overlap), on the host",
+       .in_all = {"2 × max_seqs × 4 × vocabulary, at most 512 MiB", 2 * kMostSentBytes},
+       .test = "EngineOverlap.TakesTheMemoryThatIsSaidForIt"},
       {.what = "counts by tenant, of those that have sequences",
        .in_all = {"64 × (max_queue × 9/8 + max_seqs)", 64 * (QueueShares::places(o.max_queue) + int64_t{o.max_seqs})},
        .test = "EngineAlloc.ASubmissionThatThrowsTakesNoPlaceInTheQueue"},

@@ -304,6 +304,14 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
                       .n_branches = std::min<int64_t>(running(options) * options.max_side, options.step_tokens)});
 }
 
+int64_t sent_rows(int n_vocab, const EngineOptions& options) {
+  return std::min<int64_t>(std::min(options.max_seqs, options.step_tokens), kMostSentBytes / (int64_t{n_vocab} * 4));
+}
+
+int64_t sent_bytes(int n_vocab, const EngineOptions& options) {
+  return 2 * sent_rows(n_vocab, options) * (int64_t{n_vocab} + 1) * 4;
+}
+
 int64_t cache_bytes(const EngineOptions& options, const KvLayout& layout, int n_contexts) {
   const Shape s = shape_of(options, layout);
   return times(n_contexts * s.for_context, s.full_bytes) + times(for_windows(s, n_contexts), s.window_bytes) +

@@ -60,12 +60,11 @@ Status StepPass::run(const Plan& plan, const KvView& kv, Laps& laps) {
 }
 
 bool StepPass::prepare_ahead() {
-  constexpr int64_t kMostBytes = int64_t{256} << 20;
-  const int64_t row_bytes = int64_t{model_.info().n_vocab} * 4;
-  const int64_t n = std::min<int64_t>(std::min(options_.max_seqs, options_.step_tokens), kMostBytes / row_bytes);
+  const int64_t n = sent_rows(model_.info().n_vocab, options_);
   if (n == 0) return false;
-  Result<Buffer> picked = ops_.allocate(n * 4), first = ahead_.allocate_sent(n * (row_bytes + 4));
-  Result<Buffer> second = ahead_.allocate_sent(n * (row_bytes + 4));
+  const int64_t bytes = sent_bytes(model_.info().n_vocab, options_) / 2;
+  Result<Buffer> picked = ops_.allocate(n * 4), first = ahead_.allocate_sent(bytes);
+  Result<Buffer> second = ahead_.allocate_sent(bytes);
   if (!picked || !first || !second) return false;
   picked_ = std::move(*picked);
   sent_ = {std::move(*first), std::move(*second)};
