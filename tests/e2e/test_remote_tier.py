@@ -9,7 +9,7 @@ import tempfile
 import threading
 import unittest
 
-from quire_server import Server, certificate, eventually, model, quire
+from quire_server import ROOT, Server, certificate, eventually, model, quill, quire
 from test_route_directory import Redis as DirectoryRedis
 
 TEXT = '/v1/completions'
@@ -107,6 +107,32 @@ class RemoteTier(unittest.TestCase):
         status, _, answer = other.post(TEXT, body(0))
         self.assertEqual(status, 200)
         self.assertEqual(answer['usage']['prompt_tokens_details']['cached_tokens'], 0)
+
+    @unittest.skipUnless(quill(), 'the adapters are the bundled model\'s')
+    def test_what_adapters_computed_is_found_by_their_numbers(self):
+        def lora(**names):
+            return [part for name, of in names.items() for part in ('--lora', f'{name}={os.path.join(ROOT, "models", "adapters", of)}')]
+
+        def ask(server, name, i):
+            status, _, answer = server.post(TEXT, {**body(i), 'model': name})
+            self.assertEqual(status, 200, answer)
+            return answer['choices'][0], answer['usage']['prompt_tokens_details']['cached_tokens_by_tier']['remote']
+
+        plain = Server(*lora(pirate='pirate', german='german'))
+        right = {(name, i): ask(plain, name, i)[0] for name in ('pirate', 'german') for i in range(4)}
+        plain.stop()
+        redis = self.redis()
+        first = self.server(redis, *lora(pirate='pirate', german='german'))
+        for i in range(4):
+            self.assertEqual(ask(first, 'pirate', i), (right['pirate', i], 0))
+        self.assertTrue(eventually(lambda: first.metric('quire_kv_tier_written_blocks_total') >= 36, timeout=60))
+        self.assertEqual(ask(first, 'german', 0), (right['german', 0], 0), 'another adapter')
+        # Names are each server's own: what is found is what the same numbers computed.
+        second = self.server(redis, *lora(german='pirate'))
+        found = [ask(second, 'german', i) for i in range(4)]
+        self.assertEqual([said for said, _ in found], [right['pirate', i] for i in range(4)])
+        self.assertGreater(max(n for _, n in found), 96)
+        self.assertEqual(self.ask(second, 0), 0, 'no adapter')
 
     @unittest.skipUnless(shutil.which('openssl'), 'openssl is not installed: no certificate can be made')
     def test_over_tls_it_is_the_same(self):

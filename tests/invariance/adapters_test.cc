@@ -100,6 +100,7 @@ class Adapters : public testing::TestWithParam<Case> {
     options.proposer = how.proposer;
     options.max_side = 4;  // of those that guess trees
     options.kv_disk = how.disk;
+    options.n_window_blocks = how.n_blocks;  // of a model with windows: as many as of its other layers
     options.kv_bytes = int64_t{how.n_blocks} * 16 * (*model)->info().kv_layout.token_bytes();
     SystemClock clock;
     EngineEnv env;
@@ -220,7 +221,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures,
                                          Case{"olmoe", {"olmoe_experts"}},
                                          Case{"qwen2moe", {"qwen2moe_shared"}},
                                          Case{"mixtral", {"mixtral_router"}},
-                                         Case{"qwen3moe", {"qwen3moe_attention", "qwen3moe_each"}}),
+                                         Case{"qwen3moe", {"qwen3moe_attention", "qwen3moe_each"}},
+                                         Case{"gpt-oss", {"gpt-oss_experts"}}),
                          [](const auto& each) {
                            std::string name = each.param.name;
                            std::ranges::replace(name, '-', '_');
