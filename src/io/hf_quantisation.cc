@@ -83,12 +83,16 @@ Result<HfQuantisation> read_keys(const ConfigKeys& keys, std::string_view fallba
   }
   QR_TRY(const std::string method,
          keys.text({"quant_method", "method"}, fallback,
-                   {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes", "mxfp4", "modelopt"}));
+                   {"gptq", "awq", "compressed-tensors", "fp8", "bitsandbytes", "mxfp4", "modelopt", "bitnet"}));
   if (method == "gptq") return read_gptq(keys);
   if (method == "awq") return read_awq(keys);
   if (method == "bitsandbytes") return read_bitsandbytes(keys);
   if (method == "mxfp4") return read_mxfp4(keys);
   if (method == "modelopt") return read_modelopt(keys);
+  if (method == "bitnet") {
+    QR_TRY_VOID(check_modules(keys));
+    return read_bitnet(keys);
+  }
   return method == "fp8" ? read_fp8(keys) : read_compressed(keys);
 }
 

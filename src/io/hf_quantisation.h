@@ -5,8 +5,9 @@
 // _scale, _shape, _zero_point and _g_idx do; of FP8 NAME.weight with NAME.weight_scale_inv or NAME.weight_scale
 // (quant/scaled_rows.h); of bitsandbytes NAME.weight with NAME.SCB, or with NAME.weight.absmax and others
 // (quant/table_rows.h); of stacked experts in MXFP4 NAME_blocks and NAME_scales do, as the weight NAME_blocks
-// (quant/fp4_rows.h); of ModelOpt NAME.weight with NAME.weight_scale and, in four bits, NAME.weight_scale_2. What is
-// not supported is refused by key, value found and values supported. Pure functions of the files; any thread.
+// (quant/fp4_rows.h); of ModelOpt NAME.weight with NAME.weight_scale and, in four bits, NAME.weight_scale_2; of BitNet
+// NAME.weight with NAME.weight_scale (quant/ternary_rows.h). What is not supported is refused by key, value found and
+// values supported. Pure functions of the files; any thread.
 #pragma once
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ struct HfQuantisation {
   // Of floats under scales: rows and columns that share one; 0: all do.
   int64_t scale_rows = 0, scale_columns = 0;
   bool has_exponents = false;  // scales are bytes, 127 more than powers of two
+  bool divides = false;        // of ternary numbers: the scale is a divisor
 };
 
 // Nothing where the folder says that nothing is quantised. `config`: config.json. Errors name file and key.

@@ -348,10 +348,10 @@ TEST(HfQuantisation, RefusesByKey) {
       {R"("bits":4)", "quant_method\": is missing"},
       {R"("quant_method":"quark")",
        "quant_method\": \"quark\" is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, "
-       "mxfp4, modelopt)"},
+       "mxfp4, modelopt, bitnet)"},
       {R"("quant_method":7)",
        "quant_method\": 7 is not supported (supported: gptq, awq, compressed-tensors, fp8, bitsandbytes, mxfp4, "
-       "modelopt)"},
+       "modelopt, bitnet)"},
       {method + R"("group_size":32)", "bits\": is missing"},
       {method + R"("bits":3,"group_size":32)", "bits\": 3 is not supported (supported: 4, 8)"},
       {method + R"("bits":"4","group_size":32)", "bits\": must be an integer, is \"4\""},

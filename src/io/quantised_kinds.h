@@ -58,10 +58,11 @@ enum class Fp4Folder : uint8_t { mx, nv, modelopt };  // MXFP4 and NVFP4 of comp
 const QuantisedKind& fp4_kind(Fp4Folder folder);
 const QuantisedKind& mxfp4_blocks_kind();  // MXFP4 of stacked experts
 
-// What compressed-tensors, bitsandbytes and ModelOpt say.
+// What compressed-tensors, bitsandbytes, ModelOpt and BitNet say.
 Result<HfQuantisation> read_compressed(const ConfigKeys& keys);
 Result<HfQuantisation> read_modelopt(const ConfigKeys& keys);
 Result<HfQuantisation> read_bitsandbytes(const ConfigKeys& keys);
+Result<HfQuantisation> read_bitnet(const ConfigKeys& keys);
 // Rows and columns, two numbers from 1 to kMostColumns. Code::corrupt, also where there is no value.
 Result<std::pair<int64_t, int64_t>> read_extents(const Json* value, const std::string& label);
 // A group size as the key says it; 0: all columns.

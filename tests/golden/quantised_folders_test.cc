@@ -1,4 +1,4 @@
-// Folders of GPTQ, AWQ, compressed-tensors and FP8 against the transformers package with the weights dequantised
+// Folders of GPTQ, AWQ, compressed-tensors, FP8 and BitNet against the transformers package with the weights dequantised
 // (tests/golden/quantised, made by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3 and every
 // greedy choice the same, on every backend and instruction set; in the formats that the weights are repacked into,
 // near, and the same bits everywhere.
@@ -91,7 +91,7 @@ TEST(QuantisedFolders, UseEveryFormatAndOrder) {
     }
   }
   EXPECT_EQ(formats, (std::set<std::string_view>{"f32", "f4_64", "f8_128", "f8_32", "mxfp4", "q4_0", "q4_z128",
-                                                 "q4_z32", "q8_0", "q8_z32"}));
+                                                 "q4_z32", "q8_0", "q8_z32", "tq2_0"}));
   EXPECT_GT(n_ordered, 20U);
 }
 

@@ -41,7 +41,7 @@ What each becomes in memory is in [io](io.md#quantised-folders); what is refused
 | MXFP4 | `mxfp4` (experts that lie in one tensor), `compressed-tensors`: `mxfp4-pack-quantized` | yes | `mxfp4`, `mxfp4-experts` |
 | NVFP4 | `compressed-tensors`: `nvfp4-pack-quantized`, `modelopt` | yes | `nvfp4`, `modelopt-nvfp4` |
 | NF4 and FP4, 8 bits by rows | `bitsandbytes` | not there | `bnb-nf4`, `hf_bitsandbytes_test.cc` |
-| BitNet, ternary | as floats; packed ones are refused by `quant_method`: no reader yet | TQ1_0, TQ2_0 | `tests/golden/models/bitnet` |
+| BitNet, ternary | as floats; packed, `bitnet` | TQ1_0, TQ2_0 | `tests/golden/models/bitnet`, `bitnet-factor`, `bitnet-divisor` |
 | Q4_0 to Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS | not there | yes | the `gguf` package's numbers, `src/quant` |
 | IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, TQ1_0, TQ2_0 | not there | yes | the `gguf` package's numbers, `src/quant` |
 )";
