@@ -142,8 +142,9 @@ void add_one(HostWeight& weight, ModelFile& file) {
 
 // Whether this rule reads numbers one by one, and not rows as products multiply with them.
 bool needs_floats(const HostWeight& weight, const NameRule& rule) {
-  const bool is_table = rule.ours == "token_embd.weight" && !weight.order().empty();
-  return (rule.reshape != nullptr && !rule.keeps_rows) || rule.plus_one || is_table;
+  // Rows of these are looked up, or turned over while they load.
+  const bool has_place = rule.ours == "token_embd.weight" || rule.ours == "blk.{}.attn_kv_b.weight";
+  return (rule.reshape != nullptr && !rule.keeps_rows) || rule.plus_one || (has_place && !weight.order().empty());
 }
 
 // A quantised tensor as F32, its columns in order, whose bytes lie in `room`.
