@@ -35,7 +35,7 @@ class Detok {
   Detok(const Tokenizer& tokenizer, bool special, bool at_start)
       : tokenizer_(tokenizer), special_(special), strip_(at_start && tokenizer.strips_leading_space()) {}
 
-  // Appends only whole code points to `out`. REQUIRES 0 ≤ id < n_vocab.
+  // Appends only whole code points to `out`. REQUIRES 0 ≤ id; ids past the vocabulary have no text.
   void push(Token id, std::string& out);
   // End of the sequence: held bytes become U+FFFD.
   void flush(std::string& out) { utf8_.flush(out); }

@@ -110,6 +110,13 @@ TEST(Detok, ControlTokensShowOnlyOnRequest) {
   }
 }
 
+TEST(Detok, IdsPastTheVocabularyHaveNoText) {
+  const auto tokenizer = make_tokenizer(byte_vocabulary());
+  ASSERT_TRUE(tokenizer);
+  const Token past = (*tokenizer)->n_vocab();
+  EXPECT_EQ((*tokenizer)->decode(std::vector<Token>{past, 1 << 30, past + 1}, true), "");
+}
+
 TEST(Detok, AHundredByteTokensThatNeverBecomeValidHoldThreeBytesAtMost) {
   const auto tokenizer = make_tokenizer(byte_vocabulary());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;

@@ -30,7 +30,7 @@ class Tokenizer {
   // allows.
   virtual Status encode(std::string_view text, EncodeOptions, std::vector<Token>& out) const = 0;
   // Appends the bytes that `id` stands for in running text (may be part of a code point; empty for control tokens
-  // unless `special`). REQUIRES 0 ≤ id < n_vocab().
+  // unless `special`, and for ids from n_vocab() on, which models have whose embedding is padded). REQUIRES id ≥ 0.
   virtual void append_bytes(Token id, bool special, std::string& out) const = 0;
   // The text of whole sequences as the reference decodes it (a leading space that encoding added is dropped).
   virtual std::string decode(std::span<const Token> ids, bool special) const = 0;
