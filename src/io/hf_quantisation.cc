@@ -135,7 +135,8 @@ Result<std::optional<HfQuantisation>> read_quantisation(const std::string& folde
     const Json* found = json != nullptr ? json->find("quantization_config") : nullptr;
     if (found == nullptr || found->is_null()) continue;
     if (found->as_object() == nullptr) {
-      return fail(Code::corrupt, "config.json: key \"quantization_config\": must be an object");
+      return fail(Code::corrupt,
+                  "config.json: key \"quantization_config\": must be an object, is " + value_text(*found));
     }
     return read_keys(ConfigKeys(*found, "config.json: key \"quantization_config."), "");
   }

@@ -397,7 +397,7 @@ TEST(HfQuantisation, RefusesByKey) {
     EXPECT_THAT(error, HasSubstr("config.json: key \"quantization_config.")) << keys;
   }
   EXPECT_EQ(opened(gptq_tensors(), R"({"quantization_config":7})"),
-            "config.json: key \"quantization_config\": must be an object");
+            "config.json: key \"quantization_config\": must be an object, is 7");
 }
 
 struct BadTensors {

@@ -24,8 +24,10 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
                 n_heads + " is more than " + key("embedding_length") + ", which is " + std::to_string(c.n_embd));
   }
   if (c.n_rope < 2 || c.n_rope % 2 != 0 || c.n_rope > c.head_dim) {
-    return fail(Code::corrupt, "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
-                                   std::to_string(c.head_dim) + ", is " + std::to_string(c.n_rope));
+    const bool is_whole = file.meta.find(prefix + "rope.dimension_count") == nullptr;  // all of a head turns
+    return fail(Code::corrupt, "key " + key(is_whole ? "attention.key_length" : "rope.dimension_count") +
+                                   ": must be even, at least 2 and at most " + std::to_string(c.head_dim) + ", is " +
+                                   std::to_string(c.n_rope));
   }
   const HeadSizes& local = c.local;
   if (local.n_kv == 0 || (c.n_heads % local.n_kv == 0 && local.n_rope % 2 == 0 && local.n_rope <= local.k_dim)) {
