@@ -1,7 +1,7 @@
-// Folders of GPTQ, AWQ, compressed-tensors, FP8 and BitNet against the transformers package with the weights dequantised
-// (tests/golden/quantised, made by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3 and every
-// greedy choice the same, on every backend and instruction set; in the formats that the weights are repacked into,
-// near, and the same bits everywhere.
+// Folders of GPTQ, AWQ, compressed-tensors, FP8 and BitNet against the transformers package with the weights
+// dequantised (tests/golden/quantised, made by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3
+// and every greedy choice the same, on every backend and instruction set; in the formats that the weights are repacked
+// into, near, and the same bits everywhere.
 #include <gtest/gtest.h>
 
 #include <filesystem>
