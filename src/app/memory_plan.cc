@@ -114,6 +114,9 @@ Status add_draft(const ModelFile& file,
     QR_TRY(const std::string path, model_path(draft.how.model));
     QR_TRY(const ModelFile its, open_model(path));
     QR_TRY(counted, count(its, draft.how));
+    // With other tokens its tokenizer stays.
+    const int n_vocab = counted.model->info().n_vocab;
+    if (n_vocab != target.info().n_vocab) needs.process += kVocabularyBytes * n_vocab;
   } else if (draft.kind == DraftKind::mtp) {
     QR_TRY(counted, count(file, draft.how, &target));
   }

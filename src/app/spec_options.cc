@@ -41,7 +41,7 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
               "where --draft names "
               "something, else grammar");
   line.option("--draft", choice.draft,
-              "what guesses ahead: a smaller model with the same tokens, a folder of Medusa heads or of an EAGLE head "
+              "what guesses ahead: a smaller model, a folder of Medusa heads or of an EAGLE head "
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
@@ -151,40 +151,48 @@ DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
   return out;
 }
 
-Status check_same_tokens(const Tokenizer& target, const Tokenizer& draft) {
-  if (target.n_vocab() != draft.n_vocab()) {
-    return fail(Code::invalid, "the draft has " + std::to_string(draft.n_vocab()) + " tokens, the model " +
-                                   std::to_string(target.n_vocab()) + ": both must have the same tokenizer");
-  }
+// Whether each token of the one is the same of the other.
+static bool same_tokens(const Tokenizer& target, const Tokenizer& draft) {
+  if (target.n_vocab() != draft.n_vocab()) return false;
   std::string ours, its;
   for (Token id = 0; id < target.n_vocab(); ++id) {
     ours.clear();
     its.clear();
     target.append_bytes(id, true, ours);
     draft.append_bytes(id, true, its);
-    if (ours == its) continue;
-    return fail(Code::invalid, "token " + std::to_string(id) + " is " + in_quotes(its) + " of the draft and " +
-                                   in_quotes(ours) + " of the model: both must have the same tokenizer");
+    if (ours != its) return false;
   }
-  return {};
+  return true;
 }
 
 namespace {
 
-Result<std::unique_ptr<Model>> load_model_that_drafts(const SpecChoice& choice,
-                                                      const ModelOptions& how,
-                                                      const LoadedModel& target) {
+Result<std::unique_ptr<Tokenizer>> tokenizer_of_draft(const std::string& path) {
+  auto tokenizer = load_tokenizer_of(path);
+  if (tokenizer || tokenizer.error().code != Code::not_found) return tokenizer;
+  return fail(Code::invalid, path + " has no tokenizer: a draft needs one, the model's own or another to go by text");
+}
+
+Result<Drafter> load_model_that_drafts(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
   QR_TRY(const std::string path, model_path(choice.draft));
-  QR_TRY(const std::unique_ptr<Tokenizer> tokenizer, load_tokenizer_of(path));
+  Drafter out;
+  QR_TRY(out.tokenizer, tokenizer_of_draft(path));
   if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
-  QR_TRY_VOID(check_same_tokens(*target.tokenizer, *tokenizer));
   const ModelOptions options = draft_source(choice, how).how;
   QR_TRY(const ModelFile file, open_model(path));
   QR_TRY_VOID(check_weights_fit(file, options));
   QR_TRY(const LoadOptions as, load_options(options, &file));
-  QR_TRY(std::unique_ptr<Model> model, load_model(file, *target.ops, as));
+  QR_TRY(out.model, load_model(file, *target.ops, as));
   QR_TRY_VOID(file.check_unchanged());
-  return model;
+  const int n_target = target.model->info().n_vocab, n_draft = out.model->info().n_vocab;
+  if (same_tokens(*target.tokenizer, *out.tokenizer) && n_draft >= n_target) {
+    out.tokenizer.reset();
+    return out;
+  }
+  auto bridge = TokenBridge::make({target.tokenizer.get(), n_target}, {out.tokenizer.get(), n_draft});
+  if (!bridge) return error_within(path, std::move(bridge).error());
+  out.bridge = std::move(*bridge);
+  return out;
 }
 
 Status check_heads_fit(const std::string& folder, const Result<int64_t>& bytes) {
@@ -235,10 +243,16 @@ Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, 
     if (!heads) return error_within("--draft", std::move(heads).error());
     return std::move(*heads);
   }
-  auto model =
-      choice.kind == DraftKind::mtp ? load_own_head(choice, how, target) : load_model_that_drafts(choice, how, target);
-  if (!model) return error_within("--draft " + choice.draft, std::move(model).error());
-  return Drafter{std::move(*model), nullptr, nullptr};
+  Drafter out;
+  if (choice.kind == DraftKind::mtp) {
+    auto head = load_own_head(choice, how, target);
+    if (!head) return error_within("--draft " + choice.draft, std::move(head).error());
+    out.model = std::move(*head);
+    return out;
+  }
+  auto drafter = load_model_that_drafts(choice, how, target);
+  if (!drafter) return error_within("--draft " + choice.draft, std::move(drafter).error());
+  return std::move(*drafter);
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 #include "model/eagle.h"
 #include "model/medusa.h"
 #include "spec/proposer.h"
+#include "text/token_bridge.h"
 
 namespace quire {
 
@@ -35,18 +36,21 @@ void drop_if_costly(const SpecChoice& choice, const ModelInfo& model, EngineOpti
 // What drafts for a model, at most one of them.
 struct Drafter {
   std::unique_ptr<Model> model;
+  std::unique_ptr<Tokenizer> tokenizer;  // of the model, where its tokens are not the target's
+  std::unique_ptr<TokenBridge> bridge;   // likewise
   std::unique_ptr<MedusaHeads> heads;
   std::unique_ptr<EagleHead> eagle;
   // It outlives the engine.
   void put_into(EngineEnv& env) const {
     env.draft = model.get();
+    env.bridge = bridge.get();
     env.medusa = heads.get();
     env.eagle = eagle.get();
   }
 };
-// The one that drafts for `target`, on its backend. Code::invalid where a model has not the same tokens, with the first
-// that differs; heads as load_medusa, load_eagle and load_mtp. `target` outlives it. REQUIRES a choice that was
-// applied, as draft_source does.
+// The one that drafts for `target`, on its backend; a model with other tokens comes with a bridge. Code::invalid where
+// one of the two has no tokenizer; heads as load_medusa, load_eagle and load_mtp. `target` outlives it. REQUIRES a
+// choice that was applied, as draft_source does.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);
@@ -57,7 +61,5 @@ struct DraftMemory {
 DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engine& engine);
 // What drafts, loaded beside a model that is loaded so: as stored.
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how);
-// Code::invalid names the first token that is another.
-Status check_same_tokens(const Tokenizer& target, const Tokenizer& draft);
 
 }  // namespace quire

@@ -203,6 +203,7 @@ Result<std::unique_ptr<Engine>> make_watched_engine(
                               .n_blocks = n_with_bytes(counts, info.kv_layout),
                               .prefix_cache = options.prefix_cache,
                               .draft = env.draft,
+                              .bridge = env.bridge,
                               .medusa = env.medusa,
                               .eagle = env.eagle,
                               .tokenizer = env.tokenizer,

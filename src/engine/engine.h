@@ -80,13 +80,13 @@ struct EngineEnv {
   InputRecorder* recorder = nullptr;  // may be null
   Clock* stage_clock = nullptr;  // measures parts of a step, in any unit; decides nothing, is not recorded; may be null
   const Model* draft = nullptr;  // what the proposer "draft" writes with (ProposerEnv); outlives the engine
+  const class TokenBridge* bridge = nullptr;   // to that model's tokens where they are others, likewise
   const struct MedusaHeads* medusa = nullptr;  // what the proposer "medusa" guesses with, likewise
   const struct EagleHead* eagle = nullptr;     // what the proposer "eagle" guesses with, likewise
   const class Tokenizer* tokenizer = nullptr;  // what the proposer "grammar" cuts text with, likewise
   std::shared_ptr<class Proposer> proposer;    // in place of the one that the options name; may be null
   std::vector<std::shared_ptr<Tier>> tiers;    // nearest first, in place of those that the options make; may be none
-  // What requests may have before their prompts. Their blocks come on top of kv_bytes. Equal contents are one.
-  std::vector<VirtualTokens> prefixes;
+  std::vector<VirtualTokens> prefixes;  // before prompts; their blocks come on top of kv_bytes. Equal contents are one
   std::function<void()> on_step_end;  // wakes whoever reads the sinks, after a step or stop() called some; may be empty
 };
 

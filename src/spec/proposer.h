@@ -55,6 +55,7 @@ struct ProposerOptions {
 };
 
 class Tokenizer;
+class TokenBridge;
 
 // What proposers are made of; it all outlives them.
 struct ProposerEnv {
@@ -65,8 +66,9 @@ struct ProposerEnv {
   int n_out = 0;                        // rows of output of a step at most
   int n_rows = 0;                       // rows of a step at most
   bool prefix_cache = true;
-  const Model* draft = nullptr;         // a smaller model of the same vocabulary, on the same ops; null: there is none
-  const MedusaHeads* medusa = nullptr;  // heads made for the target, on the same ops; null: there are none
+  const Model* draft = nullptr;             // a smaller model, on the same ops; null: there is none
+  const TokenBridge* bridge = nullptr;      // from the target's tokens to the draft's; null: they are the same
+  const MedusaHeads* medusa = nullptr;      // heads made for the target, on the same ops; null: there are none
   const struct EagleHead* eagle = nullptr;  // a head made for the target, likewise
   const Tokenizer* tokenizer = nullptr;     // of the target; null: not told
   int exit_layers = 0;                      // of the target, that draft by themselves; 0: none do

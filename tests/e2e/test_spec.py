@@ -11,11 +11,10 @@ import tempfile
 import unittest
 
 from gguf_reader import Gguf
-from quire_server import BUNDLED, ROOT, SHARED, Server, quire
+from quire_server import BUNDLED, ROOT, Server, quire
 
 CHAT = '/v1/chat/completions'
 DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
-OTHER = os.path.join(SHARED, 'data', 'models', 'stories260K', 'stories260K.gguf')
 QUESTIONS = ['Tell me a story about a fox.', 'How many legs have three spiders?', 'Repeat after me: one two one two one two.',
              'What is the capital of France?']
 
@@ -484,10 +483,6 @@ class Refusals(unittest.TestCase):
                              r'--draft: .*: config.json: key "hidden_size": the head is for states of 64 numbers, the model has')
             write_bundled_eagle(folder, eagle_config={'eagle_aux_hidden_state_layer_ids': [1, 2]})
             self.assertIn('tensor "fc.weight": must have shape', self.refusal('--draft', folder))
-
-    @unittest.skipUnless(os.path.exists(OTHER), 'no other model is here')
-    def test_a_draft_of_another_tokenizer_is_refused(self):
-        self.assertIn('both must have the same tokenizer', self.refusal('--draft', OTHER))
 
     def test_the_bench_draws_the_curve_and_compares_the_answers(self):
         done = quire('bench', BUNDLED, '--draft', DRAFT, '--batch', '1,3', '--generate', '24', '--repeat', '1', '--json')

@@ -1,7 +1,11 @@
-// A smaller model of the same vocabulary writes ahead (Leviathan et al. 2023, Chen et al. 2023). It keeps keys and
-// values of its own, in a pool of its own with a prefix tree of its own, so that what target and draft know of a past
-// never get in each other's way. Every round of guesses is one pass over all sequences that still want one, and a guess
-// is drawn as the target draws.
+// A smaller model writes ahead (Leviathan et al. 2023, Chen et al. 2023). It keeps keys and values of its own, in a
+// pool of its own with a prefix tree of its own, so that what target and draft know of a past never get in each other's
+// way. Every round of guesses is one pass over all sequences that still want one, and a guess is drawn as the target
+// draws.
+//
+// A draft with tokens of its own reads and writes over a bridge (text/token_bridge.h). Where the end of a text becomes
+// other tokens as it grows, keys and values behind the last that is the same are given back. It guesses its likeliest
+// token, since draws from two vocabularies have nothing in common. Only what is settled is in its prefix tree.
 //
 // What a sequence has is compared with what was computed for it, so whatever became of the guesses, keys and values of
 // those that came true are kept and the others are given back. A prompt is taken in as far as kDraftRows go in a step;
@@ -13,15 +17,21 @@
 #include "spec/draft_pass.h"
 #include "spec/drawn_alike.h"
 #include "spec/proposer.h"
+#include "text/token_bridge.h"
 
 namespace quire {
 namespace {
 
-// What the draft has computed for a sequence: the first n_computed tokens of its context as it was, then guesses.
+// Of a draft with tokens of its own: so many for each of the target's that is asked for, at most.
+constexpr int kMostRounds = 2;
+
+// What the draft has computed for a sequence: the first n_computed tokens of its context as it was, then guesses. All
+// in the draft's tokens.
 struct Past {
   SeqKv kv;
   int n_computed = 0, n_context = 0;
   std::vector<Token> guesses;  // behind the n_context tokens
+  BridgedText text;            // the context, where there is a bridge
   uint64_t call = 0;           // of propose() that last asked for it
 };
 
@@ -29,7 +39,10 @@ struct Past {
 struct Asked {
   Draft* draft = nullptr;
   Past* past = nullptr;
-  LogitEdits edits;  // what it forbids and prefers whatever came before
+  std::span<const Token> context;  // in the draft's tokens
+  std::vector<Token> said;         // what the draft goes on with, where there is a bridge
+  LogitEdits edits;                // what it forbids and prefers whatever came before
+  bool ready = false;              // all of the context is there
   bool drafts = false;
 };
 
@@ -38,6 +51,7 @@ class DraftModel final : public Proposer {
   DraftModel(
       int max_draft, const ProposerEnv& env, const DraftPass::Size& size, std::vector<Buffer> blocks, Buffer memory)
       : max_draft_(max_draft),
+        bridge_(env.bridge),
         n_vocab_(env.target->info().n_vocab),
         size_(size),
         fingerprint_(env.draft->info().fingerprint),
@@ -64,8 +78,13 @@ class DraftModel final : public Proposer {
   }
 
  private:
-  Prefix prefix_of(const Draft& draft) const {
-    return {draft.context, {fingerprint_, 0, draft.salt}, {}, draft.n_public};
+  // Of what it may be asked again: the whole context, or what is settled of it.
+  Prefix prefix_of(const Asked& asked) const {
+    const Draft& draft = *asked.draft;
+    const CacheKey key{fingerprint_, 0, draft.salt};
+    if (bridge_ == nullptr) return {draft.context, key, {}, draft.n_public};
+    const BridgedText& text = asked.past->text;
+    return {text.ids().first(text.n_settled()), key, {}, static_cast<int>(text.n_public())};
   }
 
   void begin(Draft& draft, Asked& asked) {
@@ -74,26 +93,36 @@ class DraftModel final : public Proposer {
     asked.draft = &draft;
     asked.past = &past;
     asked.drafts = false;
+    asked.said.clear();
     put_biases(draft, asked.edits);
-    settle(draft, past);
+    asked.ready = bridge_ == nullptr || past.text.take(*bridge_, draft.context, static_cast<size_t>(draft.n_public));
+    asked.context = bridge_ == nullptr ? draft.context : past.text.ids();
+    asked.ready = asked.ready && !asked.context.empty();
+    if (asked.ready) settle(asked);
   }
 
   // What it computed and what the sequence has now agree up to n_computed, and the token that is due is not of these.
-  void settle(const Draft& draft, Past& past) {
-    const auto n = static_cast<int>(draft.context.size());
+  void settle(Asked& asked) {
+    Past& past = *asked.past;
+    const std::span<const Token> context = asked.context;
+    const auto n = static_cast<int>(context.size());
     if (past.n_computed == 0) {
-      past.n_computed = cache_.match(past.kv, prefix_of(draft));
+      past.n_computed = cache_.match(past.kv, prefix_of(asked));
     } else {
-      int n_same = std::min(past.n_computed, past.n_context);
-      while (n_same < past.n_computed && n_same < n &&
-             draft.context[static_cast<size_t>(n_same)] == past.guesses[static_cast<size_t>(n_same - past.n_context)])
+      int n_same = bridge_ == nullptr ? past.n_context : static_cast<int>(past.text.n_same());
+      n_same = std::min(past.n_computed, n_same);
+      while (n_same >= past.n_context && n_same < past.n_computed && n_same < n &&
+             context[static_cast<size_t>(n_same)] == past.guesses[static_cast<size_t>(n_same - past.n_context)])
         ++n_same;
       past.n_computed = std::min(n_same, n - 1);
       cache_.truncate(past.kv, past.n_computed);
-      cache_.index(past.kv, prefix_of(draft), past.n_computed);
+      // A block that is found again is never cut: the last settled token may be the last of all, and due.
+      const int n_lasting = bridge_ == nullptr ? past.n_computed : static_cast<int>(past.text.n_settled()) - 1;
+      cache_.index(past.kv, prefix_of(asked), std::clamp(n_lasting, 0, past.n_computed));
     }
     past.n_context = n;
     past.guesses.clear();
+    if (bridge_ != nullptr) past.text.mark();
   }
 
   // Room for one more token than it has computed, n of them at once.
@@ -118,13 +147,13 @@ class DraftModel final : public Proposer {
       for (Asked& asked : asked_) {
         Past& past = *asked.past;
         const int n_behind = past.n_context - past.n_computed;
-        if ((n_behind <= kFewRows) != few || room == 0) continue;
+        if (!asked.ready || (n_behind <= kFewRows) != few || room == 0) continue;
         const int n = std::min(n_behind, room);
         if (!grow(past, n)) continue;
         asked.drafts = n == n_behind;
         asked.draft->n_behind = n - 1;
         rows_.push_back({&past.kv, past.n_computed,
-                         asked.draft->context.subspan(static_cast<size_t>(past.n_computed), static_cast<size_t>(n)),
+                         asked.context.subspan(static_cast<size_t>(past.n_computed), static_cast<size_t>(n)),
                          asked.drafts});
         in_pass_.push_back(&asked);
         room -= n;
@@ -145,8 +174,9 @@ class DraftModel final : public Proposer {
       if (!asked.drafts) continue;
       asked.drafts = grow(*asked.past, 1);
       if (!asked.drafts) continue;
-      asked.past->guesses.push_back(asked.draft->tokens.back());
-      rows_.push_back({&asked.past->kv, asked.past->n_computed, std::span(asked.draft->tokens).last(1), true});
+      const std::span<const Token> said = bridge_ == nullptr ? asked.draft->tokens : asked.said;
+      asked.past->guesses.push_back(said.back());
+      rows_.push_back({&asked.past->kv, asked.past->n_computed, said.last(1), true});
       in_pass_.push_back(&asked);
     }
     run();
@@ -156,19 +186,36 @@ class DraftModel final : public Proposer {
     if (rows_.empty()) return;
     params_.clear();
     for (Asked* asked : in_pass_) {
-      if (asked->drafts) params_.push_back(draw_alike(*asked->draft, asked->edits));
+      if (asked->drafts) params_.push_back(draws_alike() ? draw_alike(*asked->draft, asked->edits) : draw_likeliest());
     }
     const std::span<const Sampled> sampled = pass_.run(rows_, params_, cache_.view());
     size_t next = 0;
     for (size_t i = 0; i < rows_.size(); ++i) {
       Asked& asked = *in_pass_[i];
       asked.past->n_computed += static_cast<int>(rows_[i].tokens.size());
-      if (asked.drafts)
-        asked.drafts = take_drawn(sampled[next++], n_vocab_, *asked.draft);  // its vocabulary may be padded
+      if (asked.drafts) asked.drafts = take(asked, sampled[next++]);
     }
   }
 
-  const int max_draft_, n_vocab_;
+  bool draws_alike() const { return bridge_ == nullptr || bridge_->by_id(); }
+
+  // Whether it wants one more.
+  bool take(Asked& asked, const Sampled& sampled) {
+    Draft& draft = *asked.draft;
+    if (bridge_ == nullptr) return take_drawn(sampled, n_vocab_, draft);  // its vocabulary may be padded
+    if (!sampled.ok) return false;
+    asked.said.push_back(sampled.token);
+    bool more = asked.past->text.answer(*bridge_, draft.context, asked.said, guessed_);
+    draft.tokens.clear();
+    bool wants = true;
+    for (size_t i = 0; i < guessed_.size() && wants; ++i) wants = take_guess(guessed_[i], draft);
+    more = more && std::ssize(asked.said) < int64_t{kMostRounds} * draft.max_tokens;
+    return wants && more;
+  }
+
+  const int max_draft_;
+  const TokenBridge* const bridge_;
+  const int n_vocab_;
   const DraftPass::Size size_;
   const uint64_t fingerprint_;
   KvCache cache_;
@@ -180,13 +227,14 @@ class DraftModel final : public Proposer {
   std::vector<Asked*> in_pass_;
   std::vector<DraftRows> rows_;
   std::vector<SampleParams> params_;
+  std::vector<Token> guessed_;
 };
 
-// Rules of a vocabulary that is another are not checked here: whoever loads the two compares their tokenizers.
+// Whether the tokens are the same is not checked here: whoever loads the two compares their tokenizers.
 Status check(const ProposerEnv& env) {
   if (env.draft == nullptr) return fail(Code::invalid, "the proposer \"draft\" needs a draft model");
   const ModelInfo &draft = env.draft->info(), &target = env.target->info();
-  if (draft.n_vocab < target.n_vocab) {
+  if (env.bridge == nullptr && draft.n_vocab < target.n_vocab) {
     return fail(Code::invalid, "the draft model has " + std::to_string(draft.n_vocab) + " tokens, the target " +
                                    std::to_string(target.n_vocab));
   }

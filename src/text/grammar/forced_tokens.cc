@@ -2,62 +2,21 @@
 #include "text/grammar/forced_tokens.h"
 
 #include <algorithm>
-#include <optional>
 
+#include "text/encode_behind.h"
 #include "text/tokenizer.h"
-#include "text/utf8.h"
 
 namespace quire {
 namespace {
 
-// Up to the last code point that is whole: what is left of one could be cut in any way.
-std::string_view whole_code_points(std::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    const CodePoint c = utf8_at(text, i);
-    if (!c.valid && text.size() - i < 4) break;
-    i += static_cast<size_t>(c.len);
-  }
-  return text.substr(0, std::min(i, text.size()));
-}
-
-// The tokens of `text` behind `before`. Nothing where one would hold of both, or where the tokenizer does not give back
-// what it was given.
-std::optional<std::vector<Token>> cut_behind(const TokenTrie& vocabulary,
-                                             const Tokenizer& tokenizer,
-                                             std::string_view before,
-                                             std::string_view text) {
-  const std::string all = std::string(before) + std::string(text);
-  std::vector<Token> ids;
-  if (!tokenizer.encode(all, {}, ids)) return std::nullopt;
-  size_t at = 0, first = ids.size();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!vocabulary.known(ids[i])) return std::nullopt;
-    const std::string& bytes = vocabulary.bytes(ids[i]);
-    std::string_view part = bytes;
-    // A space that encoding put in front.
-    if (i == 0 && tokenizer.strips_leading_space() && part.starts_with(' ') && !all.starts_with(part)) {
-      if (before.empty()) return std::nullopt;
-      part.remove_prefix(1);
-    }
-    if (at == before.size() && first == ids.size()) first = i;
-    if (!std::string_view(all).substr(at).starts_with(part)) return std::nullopt;
-    at += part.size();
-  }
-  if (at != all.size() || first == ids.size()) return std::nullopt;
-  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first));
-  return ids;
-}
-
-// A text that nothing grows together with stands in where what came before does.
+// None where the vocabulary does not know one of them.
 std::vector<Token> cut(const TokenTrie& vocabulary,
                        const Tokenizer& tokenizer,
                        std::string_view before,
                        std::string_view text) {
-  for (const std::string_view behind : {before, std::string_view("\n"), std::string_view()}) {
-    if (auto ids = cut_behind(vocabulary, tokenizer, behind, text)) return std::move(*ids);
-  }
-  return {};
+  auto ids = encode_behind(tokenizer, before, text);
+  if (!ids || !std::ranges::all_of(*ids, [&](Token id) { return vocabulary.known(id); })) return {};
+  return std::move(*ids);
 }
 
 // How many of the tokens, which are `text`, no longer one could take the place of. The matcher stands before them.
