@@ -103,7 +103,6 @@ struct Fp4Format : LevelPanel<Fp4Levels, Numbers4> {
     }
   };
 
- private:
   static QR_INLINE float half_factor(const std::byte* block) {
     if constexpr (kHasFactor) return 0.5F * load_as<float>(block);
     return 0.5F;
@@ -120,6 +119,8 @@ struct Fp4Format : LevelPanel<Fp4Levels, Numbers4> {
       std::memcpy(q + 8, &high, 8);
     }
   }
+
+ private:
   static float largest(const float* in, int n) {
     float most = 0;
     for (int i = 0; i < n; ++i) most = std::fabs(in[i]) > most ? std::fabs(in[i]) : most;

@@ -72,9 +72,9 @@ class Cuda(unittest.TestCase):
             self.assertNotEqual(self.first.returncode, 0)
             self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
             return
-        done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', '--weights', 'nvfp4')
+        done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', '--kv-type', 'kivi2')
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn('the cuda backend has no kernels for nvfp4 weights so far', done.stderr)
+        self.assertIn('--backend cuda has no kernels for --kv-type kivi2 so far', done.stderr)
 
 
 if __name__ == '__main__':

@@ -31,7 +31,9 @@ class Bench {
   }
   // Of blocks of any bytes that stand for numbers below a million.
   Linear any_matrix(const WeightFormat& format, int64_t n_out, int64_t n_in, uint64_t seed) {
-    Stored w = stored_weight(format, n_out, n_in, seed);
+    Stored w;
+    w.bytes.resize(static_cast<size_t>(n_out * format.row_bytes(n_in)));
+    w.weight = HostWeight{"w", &format, {n_out, n_in}, w.bytes};
     Rng rng(seed);
     std::vector<float> numbers(static_cast<size_t>(format.block));
     for (auto at = w.bytes.begin(); at != w.bytes.end(); at += format.bytes) {

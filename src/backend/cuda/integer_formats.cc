@@ -1,13 +1,23 @@
 #include "backend/cuda/integer_formats.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
 #include "backend/cuda/kernels/list.cuh"
+#include "quant/weights/f4_64.h"
+#include "quant/weights/iq1_m.h"
+#include "quant/weights/iq1_s.h"
+#include "quant/weights/iq2_s.h"
+#include "quant/weights/iq2_xs.h"
+#include "quant/weights/iq2_xxs.h"
+#include "quant/weights/iq3_s.h"
+#include "quant/weights/iq3_xxs.h"
 #include "quant/weights/iq4_nl.h"
 #include "quant/weights/iq4_xs.h"
 #include "quant/weights/mxfp4.h"
+#include "quant/weights/nvfp4.h"
 #include "quant/weights/q2_k.h"
 #include "quant/weights/q3_k.h"
 #include "quant/weights/q4_0.h"
@@ -21,6 +31,8 @@
 #include "quant/weights/q6_k.h"
 #include "quant/weights/q8_0.h"
 #include "quant/weights/q8_z32.h"
+#include "quant/weights/tq1_0.h"
+#include "quant/weights/tq2_0.h"
 
 namespace quire::cuda {
 namespace {
@@ -77,6 +89,31 @@ void take(const ZeroFormat<Stored, kBlock>& /*format*/, const std::byte* block, 
     parts.bytes[b + i] = static_cast<uint8_t>(Stored::kMinus ? zero - Stored::kMiddle : Stored::kMiddle - zero);
     if constexpr (Stored::kMinus) std::for_each(q, q + 32, [](uint8_t& n) { n ^= 0x80; });
   }
+}
+
+void put_wide(float number, uint16_t* halves) {
+  const auto bits = std::bit_cast<uint32_t>(number);
+  halves[0] = static_cast<uint16_t>(bits);
+  halves[1] = static_cast<uint16_t>(bits >> 16);
+}
+
+template <class T, class Levels, class Numbers, int kScaleGroup>
+void take(const GridFormat<T, Levels, Numbers, kScaleGroup>& /*format*/,
+          const std::byte* block,
+          int /*b*/,
+          Parts& parts) {
+  KParts of{};
+  T::split(block, of);
+  std::memcpy(parts.q, of.q, sizeof of.q);
+  put_wide(f16_to_f32(of.d) * T::kUnit, parts.halves);
+  std::memcpy(parts.bytes, of.scale, T::kScaleGroups);
+}
+
+template <class T, bool kHasFactor>
+void take(const Fp4Format<T, kHasFactor>& /*format*/, const std::byte* block, int b, Parts& parts) {
+  T::split(block, parts.q + 32 * b);
+  if constexpr (kHasFactor) put_wide(T::half_factor(block), parts.halves + b);
+  for (int g = 0; g < T::kScaleGroups; ++g) parts.bytes[2 * b + g] = T::scale_of(block, g);
 }
 
 void or_word(std::byte* at, uint32_t bits) { store_as<uint32_t>(at, load_as<uint32_t>(at) | bits); }
@@ -154,10 +191,30 @@ constexpr int zero_of() {
   return 0;
 }
 
+// Whether a number means the same to kernels as to the format.
+template <class W, class F>
+constexpr bool has_levels() {
+  if constexpr (!W::kIsTable && !W::kIsOfEight) {
+    return W::kLowBits == 8 || zero_of<F>() == W::kZero;
+  } else {
+    uint64_t first = 0, last = 0;
+    if constexpr (W::kIsTable) {
+      first = W::kFirstLevels;
+      last = W::kLastLevels;
+    } else {
+      first = last = W::kLevels;
+    }
+    for (uint8_t i = 0; i < 16; ++i) {
+      const auto level = static_cast<int8_t>((i < 8 ? first : last) >> (8 * (i % 8)) & 0xff);
+      if (level != F::Levels::value(i)) return false;
+    }
+    return true;
+  }
+}
 template <class W, class F>
 constexpr IntegerFormat format() {
   static_assert(F::kScaleGroup == W::kScaleGroup && F::kMins == W::kMins);
-  static_assert(W::kIsTable || W::kLowBits == 8 || zero_of<F>() == W::kZero);
+  static_assert(has_levels<W, F>());
   return {F::kName,
           W::kScaleGroup,
           W::kBytes,
@@ -181,12 +238,15 @@ constexpr IntegerFormat format() {
 }
 
 constexpr IntegerFormat kFormats[] = {
-    format<PackedQ8_0, Q8_0>(),   format<PackedQ4_0, Q4_0>(),     format<PackedQ4_1, Q4_1>(),
-    format<PackedQ5_0, Q5_0>(),   format<PackedQ5_1, Q5_1>(),     format<PackedQ2_K, Q2_K>(),
-    format<PackedQ3_K, Q3_K>(),   format<PackedQ4_K, Q4_K>(),     format<PackedQ5_K, Q5_K>(),
-    format<PackedQ6_K, Q6_K>(),   format<PackedIQ4_NL, IQ4_NL>(), format<PackedIQ4_XS, IQ4_XS>(),
-    format<PackedMXFP4, MXFP4>(), format<PackedQ4_Z, Q4_Z32>(),   format<PackedQ4_Z, Q4_Z128>(),
-    format<PackedQ8_Z, Q8_Z32>(),
+    format<PackedQ8_0, Q8_0>(),    format<PackedQ4_0, Q4_0>(),     format<PackedQ4_1, Q4_1>(),
+    format<PackedQ5_0, Q5_0>(),    format<PackedQ5_1, Q5_1>(),     format<PackedQ2_K, Q2_K>(),
+    format<PackedQ3_K, Q3_K>(),    format<PackedQ4_K, Q4_K>(),     format<PackedQ5_K, Q5_K>(),
+    format<PackedQ6_K, Q6_K>(),    format<PackedIQ4_NL, IQ4_NL>(), format<PackedIQ4_XS, IQ4_XS>(),
+    format<PackedMXFP4, MXFP4>(),  format<PackedQ4_Z, Q4_Z32>(),   format<PackedQ4_Z, Q4_Z128>(),
+    format<PackedQ8_Z, Q8_Z32>(),  format<PackedTQ, TQ1_0>(),      format<PackedTQ, TQ2_0>(),
+    format<PackedNVFP4, NVFP4>(),  format<PackedF4, F4_64>(),      format<PackedIQ3_XXS, IQ3_XXS>(),
+    format<PackedIQ3_S, IQ3_S>(),  format<PackedIQ2, IQ2_XXS>(),   format<PackedIQ2_16, IQ2_XS>(),
+    format<PackedIQ2_16, IQ2_S>(), format<PackedIQ1, IQ1_S>(),     format<PackedIQ1_16, IQ1_M>(),
 };
 
 }  // namespace

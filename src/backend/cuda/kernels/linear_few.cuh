@@ -44,9 +44,7 @@ struct LinearFew {
   static constexpr int kPieces = (Run::kBytes / 16 + 31) / 32;  // of a run, a lane's
   static constexpr bool kWaitsItself = true;
   static constexpr int kResident = kSharedBytes <= 113 << 10 ? 2 : 1;  // blocks
-  static constexpr int kMostFold =
-      12 + (W::kMins ? 4 : 0) +
-      ((W::kIsProduct || W::kHasZeros ? 2 : 0) + (W::kIsProduct && W::kMins ? 2 : 0)) / kTiles;
+  static constexpr int kMostFold = 12 + (W::kMins ? 4 : 0) + 2 * W::kScaleProducts / kTiles;
 
   FewProduct of;
 

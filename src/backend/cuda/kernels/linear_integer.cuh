@@ -44,7 +44,7 @@ struct LinearInteger {
   static constexpr int kResident = kTiles == 1 ? 2 : 1;
   // FP32 instructions for each mma: four numbers made floats, their scales multiplied, added; with mins four more; and
   // of scales that are products, and of such mins, at most one.
-  static constexpr int kMostFold = 12 + (W::kMins ? 4 : 0) + (W::kIsProduct || W::kHasZeros ? 1 : 0);
+  static constexpr int kMostFold = 12 + (W::kMins ? 4 : 0) + (W::kScaleProducts > 0 ? 1 : 0);
   static_assert(kWarpRows % 16 == 0 && kSharedBytes <= 163 * 1024);
 
   IntegerProduct of;
@@ -81,7 +81,7 @@ struct LinearInteger {
     }
     if constexpr (W::kIsProduct) {
       fetch_run<kHalfBytes>(thread, to + Half::kHalvesAt, from + W::kHalvesAt);
-    } else {
+    } else if constexpr (W::kHalves > 0) {
       constexpr int kParts = W::kHalves / kPackedBlocks, kEach = kHalfBytes / kParts;
       for (int i = 0; i < kParts; ++i) {
         fetch_run<kEach>(thread, to + Half::kHalvesAt + i * kEach, from + W::kHalvesAt + (2 * i + h) * kEach);

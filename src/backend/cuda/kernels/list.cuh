@@ -21,22 +21,31 @@
   X(linear8_##name, LinearOf8<W>)      \
   X(linear16_##name, LinearOf16<W>)    \
   X(embed_##name, Elementwise<EmbedInteger<W>>)
-#define QR_INTEGERS(X)                \
-  QR_INTEGER(X, q8_0, PackedQ8_0)     \
-  QR_INTEGER(X, q4_0, PackedQ4_0)     \
-  QR_INTEGER(X, q4_1, PackedQ4_1)     \
-  QR_INTEGER(X, q5_0, PackedQ5_0)     \
-  QR_INTEGER(X, q5_1, PackedQ5_1)     \
-  QR_INTEGER(X, q2_k, PackedQ2_K)     \
-  QR_INTEGER(X, q3_k, PackedQ3_K)     \
-  QR_INTEGER(X, q4_k, PackedQ4_K)     \
-  QR_INTEGER(X, q5_k, PackedQ5_K)     \
-  QR_INTEGER(X, q6_k, PackedQ6_K)     \
-  QR_INTEGER(X, iq4_nl, PackedIQ4_NL) \
-  QR_INTEGER(X, iq4_xs, PackedIQ4_XS) \
-  QR_INTEGER(X, mxfp4, PackedMXFP4)   \
-  QR_INTEGER(X, q4_z, PackedQ4_Z)     \
-  QR_INTEGER(X, q8_z, PackedQ8_Z)
+#define QR_INTEGERS(X)                  \
+  QR_INTEGER(X, q8_0, PackedQ8_0)       \
+  QR_INTEGER(X, q4_0, PackedQ4_0)       \
+  QR_INTEGER(X, q4_1, PackedQ4_1)       \
+  QR_INTEGER(X, q5_0, PackedQ5_0)       \
+  QR_INTEGER(X, q5_1, PackedQ5_1)       \
+  QR_INTEGER(X, q2_k, PackedQ2_K)       \
+  QR_INTEGER(X, q3_k, PackedQ3_K)       \
+  QR_INTEGER(X, q4_k, PackedQ4_K)       \
+  QR_INTEGER(X, q5_k, PackedQ5_K)       \
+  QR_INTEGER(X, q6_k, PackedQ6_K)       \
+  QR_INTEGER(X, iq4_nl, PackedIQ4_NL)   \
+  QR_INTEGER(X, iq4_xs, PackedIQ4_XS)   \
+  QR_INTEGER(X, mxfp4, PackedMXFP4)     \
+  QR_INTEGER(X, q4_z, PackedQ4_Z)       \
+  QR_INTEGER(X, q8_z, PackedQ8_Z)       \
+  QR_INTEGER(X, tq, PackedTQ)           \
+  QR_INTEGER(X, nvfp4, PackedNVFP4)     \
+  QR_INTEGER(X, f4, PackedF4)           \
+  QR_INTEGER(X, iq3_xxs, PackedIQ3_XXS) \
+  QR_INTEGER(X, iq3_s, PackedIQ3_S)     \
+  QR_INTEGER(X, iq2, PackedIQ2)         \
+  QR_INTEGER(X, iq2_16, PackedIQ2_16)   \
+  QR_INTEGER(X, iq1, PackedIQ1)         \
+  QR_INTEGER(X, iq1_16, PackedIQ1_16)
 
 // The same for one of floats.
 #define QR_FLOAT(X, name, W)       \
