@@ -58,6 +58,7 @@ class Row {
     scratch_.originals.reserve(edits.size());  // once they begin they are all made
     bool numbers = true;
     for (const Edit& edit : edits) {
+      QR_DCHECK(edit.id >= 0 && edit.id < std::ssize(x_));
       float& x = x_[static_cast<size_t>(edit.id)];
       scratch_.originals.push_back(x);
       x = (x > 0.0F ? x / edit.mul : x * edit.mul) + edit.add;

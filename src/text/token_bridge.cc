@@ -29,6 +29,13 @@ bool has_text(const Tokenizer& tokenizer) {
   return false;
 }
 
+// Of the tokens from `first` on.
+int64_t n_with_text(const Tokenizer& tokenizer, Token first) {
+  int64_t out = 0;
+  for (Token id = first; id < tokenizer.n_vocab(); ++id) out += text_of(tokenizer, id, false).empty() ? 0 : 1;
+  return out;
+}
+
 bool goes_on(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 // What its texts begin with where they begin with a token of their own.
@@ -68,6 +75,10 @@ void map_controls(const Tokenizer& from, const Tokenizer& to, std::vector<Token>
 Result<std::unique_ptr<TokenBridge>> TokenBridge::make(Side target, Side draft) {
   if (!has_text(*target.tokenizer)) return fail(Code::invalid, "no token of the model's tokenizer has text");
   if (!has_text(*draft.tokenizer)) return fail(Code::invalid, "no token of the draft's tokenizer has text");
+  if (draft.tokenizer->n_vocab() > draft.n_ids) {
+    return fail(Code::invalid, "the draft's tokenizer has " + std::to_string(draft.tokenizer->n_vocab()) +
+                                   " tokens, its embedding only " + std::to_string(draft.n_ids));
+  }
   return std::unique_ptr<TokenBridge>(new TokenBridge(target, draft));
 }
 
@@ -80,16 +91,17 @@ TokenBridge::TokenBridge(Side target, Side draft)
   if (!by_id_) match_controls();
 }
 
-// Where nearly all are the same, ids go over as they are.
+// Where nearly all that have text are the same, ids go over as they are.
 void TokenBridge::match_ids() {
   const Tokenizer &ours = target(), &its = draft();
   const int n = std::min({ours.n_vocab(), its.n_vocab(), target_.n_ids, draft_.n_ids});
+  const int64_t n_alone = n_with_text(ours, n) + n_with_text(its, n);
   std::vector<Token> others;
   for (Token id = 0; id < n; ++id) {
     if (text_of(ours, id, true) != text_of(its, id, true) || text_of(ours, id, false) != text_of(its, id, false))
       others.push_back(id);
   }
-  by_id_ = std::ssize(others) <= n / kFewInverse && n >= std::max(ours.n_vocab(), its.n_vocab()) / 2;
+  by_id_ = std::ssize(others) + n_alone <= n / kFewInverse;
   if (!by_id_) return;
   for (Token id = n; id < std::ssize(to_draft_); ++id) others.push_back(id);
   for (Token id = 0; id < n; ++id) to_draft_[static_cast<size_t>(id)] = to_target_[static_cast<size_t>(id)] = id;
@@ -109,8 +121,9 @@ void TokenBridge::match_controls() {
   if (bos >= 0 && to_draft(bos) < 0) to_draft_[static_cast<size_t>(bos)] = draft_bos_;
 }
 
-bool BridgedText::take(const TokenBridge& bridge, std::span<const Token> context, size_t n_public) {
-  const size_t end = std::min(context.size(), n_taken_ + kAtOnce);
+bool BridgedText::take(const TokenBridge& bridge, std::span<const Token> context, size_t n_public, size_t n_most) {
+  const size_t end = std::min(context.size(), n_taken_ + n_most);
+  if (n_taken_ == end) return end == context.size();
   const size_t n_settled = n_settled_;
   const std::vector<Token> tail(ids_.begin() + static_cast<std::ptrdiff_t>(n_settled), ids_.end());
   if (n_taken_ == 0 && !context.empty()) {
@@ -186,7 +199,9 @@ void BridgedText::cut_tail(const TokenBridge& bridge) {
 // The text of the last of the first n_ids ids, which ends at `end` of tail_.
 std::string BridgedText::before(const TokenBridge& bridge, size_t n_ids, size_t end) const {
   size_t begin = end;
-  while (n_ids > n_settled_ && (end - begin < kBeforeBytes || goes_on(tail_[begin]))) {
+  // From a code point on, where one begins there: text need not be UTF-8.
+  const auto wants_more = [&](size_t n) { return n < kBeforeBytes || (n < 2 * kBeforeBytes && goes_on(tail_[begin])); };
+  while (n_ids > n_settled_ && wants_more(end - begin)) {
     begin -= std::min(begin, text_of(bridge.draft(), ids_[--n_ids], false).size());
   }
   return tail_.substr(begin, end - begin);

@@ -26,10 +26,11 @@ class TokenBridge {
     const Tokenizer* tokenizer = nullptr;
     int n_ids = 0;
   };
-  // Code::invalid where no token of a side has text.
+  // Code::invalid where no token of a side has text, or where the draft has not all ids of its tokenizer.
   static Result<std::unique_ptr<TokenBridge>> make(Side target, Side draft);
 
-  // Whether the two have the same tokens under the same ids, but for one in 64: then each token is one token.
+  // Whether the two have the same tokens under the same ids, but for one in 64, and control tokens at the end: then each
+  // token is one token.
   bool by_id() const { return by_id_; }
   // The draft's token for the target's, −1 where it goes by its text. By id never −1: where the draft has not this
   // token, something else stands in for it.
@@ -61,12 +62,11 @@ class TokenBridge {
 // One sequence on its way over a bridge. One thread.
 class BridgedText {
  public:
-  // The most tokens that take() takes in at once: a long prompt comes in several steps.
-  static constexpr size_t kAtOnce = 16384;
-
-  // Takes in what `context`, the target's tokens, has beyond what it had. Whether that is all of it now. The first
-  // n_public of them are such that others may know them. REQUIRES it to begin with what it was.
-  bool take(const TokenBridge& bridge, std::span<const Token> context, size_t n_public);
+  // Takes in up to n_most tokens of what `context`, the target's tokens, has beyond what it had. Whether that is all of
+  // it now. The first n_public of them are such that others may know them. Of no use behind what it throws
+  // (std::bad_alloc). REQUIRES it to begin with what it was.
+  bool take(const TokenBridge& bridge, std::span<const Token> context, size_t n_public, size_t n_most);
+  size_t n_taken() const { return n_taken_; }
 
   // The draft's tokens for what was taken in, but for a code point at the end that is not whole yet.
   std::span<const Token> ids() const { return ids_; }

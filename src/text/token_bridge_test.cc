@@ -67,6 +67,8 @@ std::vector<std::filesystem::path> vocabularies() {
   return out;
 }
 
+constexpr size_t kAll = size_t{1} << 24;
+
 // Takes in `tokens`, so many at once, and looks after each time at what must hold whatever the text is.
 struct Walk {
   const TokenBridge& bridge;
@@ -78,7 +80,7 @@ struct Walk {
   void take(std::span<const Token> context, bool gives_back) {
     const auto n_settled = static_cast<std::ptrdiff_t>(text.n_settled());
     const std::vector<Token> settled(text.ids().begin(), text.ids().begin() + n_settled);
-    ASSERT_TRUE(text.take(bridge, context, 0));
+    ASSERT_TRUE(text.take(bridge, context, 0, kAll));
     const std::span<const Token> ids = text.ids();
     ASSERT_TRUE(std::ranges::equal(settled, ids.first(settled.size()))) << "what is settled has changed";
     ASSERT_GE(text.n_same(), settled.size());
@@ -156,7 +158,7 @@ TEST(TokenBridge, GuessesAreTheTargetsOwnTokens) {
     BridgedText at;
     int n_guessed = 0, n_right = 0;
     for (size_t n = 1; n + 12 < truth.size(); ++n) {
-      ASSERT_TRUE(at.take(*bridge, std::span(truth).first(n), 0));
+      ASSERT_TRUE(at.take(*bridge, std::span(truth).first(n), 0, kAll));
       // A draft that is always right writes the rest as its tokenizer cuts it.
       std::string rest = bytes_of(target, std::span(truth).subspan(n, 12));
       const std::string known = bytes_of(target, std::span(truth).first(n));
@@ -244,7 +246,7 @@ TEST(TokenBridge, WorkForATokenDoesNotGrowWithTheText) {
   const Watched draft(*merging);
   const auto bridge = bridge_of(*target, draft);
   ASSERT_FALSE(bridge->by_id());
-  for (const char* word : {"a", "aaaaaaa ", "ab", " "}) {
+  for (const char* word : {"a", "aaaaaaa ", "ab", " ", "\x80", "\xFF", "a\x80\x80\x80\x80"}) {
     SCOPED_TRACE(word);
     std::string text;
     while (text.size() < 20000) text += word;
@@ -252,7 +254,7 @@ TEST(TokenBridge, WorkForATokenDoesNotGrowWithTheText) {
     Walk walk{*bridge, {}, {}};
     draft.longest = draft.total = 0;
     for (size_t n = 1; n <= context.size(); ++n) {
-      ASSERT_TRUE(walk.text.take(*bridge, std::span(context).first(n), 0));
+      ASSERT_TRUE(walk.text.take(*bridge, std::span(context).first(n), 0, kAll));
     }
     EXPECT_LT(draft.longest, 600);
     EXPECT_LT(draft.total, context.size() * 1500);
@@ -263,14 +265,15 @@ TEST(TokenBridge, WorkForATokenDoesNotGrowWithTheText) {
 TEST(TokenBridge, ALongPromptComesInSeveralSteps) {
   const auto target = tokenizer_of(byte_spec({})), draft = tokenizer_of(byte_spec({"ab"}, {"a b"}));
   const auto bridge = bridge_of(*target, *draft);
+  constexpr size_t kAtOnce = 1000;
   std::string text;
-  while (text.size() < 2 * BridgedText::kAtOnce + 10) text += "abba ";
+  while (text.size() < 2 * kAtOnce + 10) text += "abba ";
   const std::vector<Token> context = encode(*target, text);
   BridgedText at;
-  EXPECT_FALSE(at.take(*bridge, context, 20));
+  EXPECT_FALSE(at.take(*bridge, context, 20, kAtOnce));
   const size_t n_public = at.n_public();
-  EXPECT_FALSE(at.take(*bridge, context, 20));
-  EXPECT_TRUE(at.take(*bridge, context, 20));
+  EXPECT_FALSE(at.take(*bridge, context, 20, kAtOnce));
+  EXPECT_TRUE(at.take(*bridge, context, 20, kAtOnce));
   EXPECT_TRUE(std::ranges::equal(at.ids(), encode(*draft, text)));
   EXPECT_EQ(at.n_public(), n_public);
   EXPECT_LE(bytes_of(*draft, at.ids().first(n_public)).size(), 20);
@@ -302,7 +305,7 @@ TEST(TokenBridge, ControlTokensGoOverByTextOrByWhatTheyAreFor) {
   for (const Token id : encode(*target, "ab")) real.push_back(id);
   real.push_back(own);
   real.push_back(turn);
-  ASSERT_TRUE(at.take(*bridge, real, 0));
+  ASSERT_TRUE(at.take(*bridge, real, 0, kAll));
   std::vector<Token> want = {begin, its_turn};
   for (const Token id : encode(*draft, "ab<own>")) want.push_back(id);
   want.push_back(its_turn);
@@ -337,7 +340,7 @@ TEST(TokenBridge, TextsBeginAsTheDraftBeginsThem) {
     std::vector<Token> context = encode(*target, "abcd");
     if (ours.bos >= 0) context.insert(context.begin(), ours.bos);
     BridgedText at;
-    EXPECT_TRUE(at.take(*bridge, context, 0));
+    EXPECT_TRUE(at.take(*bridge, context, 0, kAll));
     const size_t n_text = encode(*draft, "abcd").size();
     return std::vector<Token>(at.ids().begin(), at.ids().end() - static_cast<std::ptrdiff_t>(n_text));
   };
@@ -358,7 +361,7 @@ TEST(TokenBridge, ACodePointThatHasBegunIsHeldBack) {
   const std::vector<Token> context = encode(*target, "ab\xF0\x9F\x98\x80");
   BridgedText at;
   std::vector<Token> guessed;
-  ASSERT_TRUE(at.take(*bridge, std::span(context).first(4), 0));
+  ASSERT_TRUE(at.take(*bridge, std::span(context).first(4), 0, kAll));
   EXPECT_TRUE(std::ranges::equal(at.ids(), encode(*draft, "ab"))) << "two bytes of four";
   const std::vector<Token> said = encode(*draft, "\xF0\x9F\x98\x80!");
   for (size_t n = 1; n <= said.size(); ++n) {
@@ -386,7 +389,7 @@ TEST(TokenBridge, NearlyTheSameTokensGoOverById) {
   const std::vector<Token> context = {3, 300, 299, static_cast<Token>(ours.tokens.size()) - 1, target->n_vocab() + 6,
                                       5};
   BridgedText at;
-  ASSERT_TRUE(at.take(bridge, context, 2));
+  ASSERT_TRUE(at.take(bridge, context, 2, kAll));
   ASSERT_EQ(at.ids().size(), context.size());
   for (size_t i = 0; i < context.size(); ++i) {
     EXPECT_TRUE(at.ids()[i] >= 0 && at.ids()[i] < draft->n_vocab());
@@ -403,6 +406,23 @@ TEST(TokenBridge, NearlyTheSameTokensGoOverById) {
     EXPECT_FALSE(at.answer(bridge, context, std::vector<Token>{7, unknown, 8}, guessed));
     EXPECT_EQ(guessed, (std::vector<Token>{7}));
   }
+}
+
+// A quarter of one's tokens the other has not: by id it could neither read nor say these.
+TEST(TokenBridge, ALongerVocabularyGoesOverByText) {
+  std::vector<std::string> more(80);
+  for (size_t i = 0; i < more.size(); ++i) more[i] = "w" + std::to_string(i);
+  const auto shorter = tokenizer_of(byte_spec({})), longer = tokenizer_of(byte_spec(more));
+  EXPECT_FALSE(bridge_of(*shorter, *longer)->by_id());
+  EXPECT_FALSE(bridge_of(*longer, *shorter)->by_id());
+}
+
+TEST(TokenBridge, ADraftHasAllTokensOfItsTokenizer) {
+  const auto target = tokenizer_of(byte_spec({})), draft = tokenizer_of(byte_spec({"ab"}, {"a b"}));
+  const auto made = TokenBridge::make({target.get(), target->n_vocab() - 1}, {draft.get(), draft->n_vocab() - 1});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().message, "the draft's tokenizer has " + std::to_string(draft->n_vocab()) +
+                                      " tokens, its embedding only " + std::to_string(draft->n_vocab() - 1));
 }
 
 TEST(TokenBridge, TokensWithoutTextAreRefused) {

@@ -103,7 +103,7 @@ Request request(int i) {
   out.sampling.typical_p = i % 8 == 5 ? 0.8F : 1.0F;
   out.sampling.dynatemp_range = i % 9 == 2 ? 0.4F : 0.0F;
   out.sampling.n_prompt_logprobs = i % 9 == 4 ? 2 : -1;
-  if (i % 7 == 1) out.sampling.logit_bias = {{static_cast<Token>(i % 90), 4.0F, 1.0F}};
+  if (i % 7 == 1) out.sampling.logit_bias = {{static_cast<Token>(i % 90), 4.0F, 1.0F}, {104, 2.0F, 1.0F}};
   return out;
 }
 
@@ -370,6 +370,20 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     EXPECT_GT(drafted(tight, who).n_preempted, 0);
     drafted({.max_seqs = 8, .prefix_cache = true, .twice = true, .max_draft = 8, .adapts = true}, who);
   }
+}
+
+// One that lacks some of the target's tokens, of which requests prefer one.
+TEST(InvarianceDrafts, ADraftWithFewerTokensGoesByIds) {
+  TinyShape smaller;
+  smaller.n_vocab = FewerTokens::kFewer;
+  const TinyModel tiny(TinyShape{}, "q8_0", 9), fewer(smaller, "q8_0", 9);
+  const FewerTokens by_id;
+  const Outcome truth = run(tiny, {});
+  const Outcome got =
+      run(tiny, {.max_seqs = 8, .max_draft = 5, .proposer = "draft", .draft = &fewer, .bridge = by_id.bridge.get()});
+  EXPECT_EQ(got.hashes, truth.hashes);
+  EXPECT_EQ(got.stats.n_bad_drafts, 0);
+  EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
 }
 
 // A draft that is the target is right wherever its rules are: it knows the draws.

@@ -49,6 +49,24 @@ class ListTokenizer final : public Tokenizer {
   const std::vector<std::string> texts_;
 };
 
+// The draft has all tokens but the last nine, which have no text: ids go over as they are.
+struct FewerTokens {
+  static constexpr int kFewer = 96;
+
+  FewerTokens() {
+    std::vector<std::string> texts = {""};
+    for (char c = '!'; texts.size() < 90; ++c) texts.emplace_back(1, c);
+    texts.resize(kFewer);
+    draft = std::make_unique<ListTokenizer>(texts);
+    texts.resize(105);
+    target = std::make_unique<ListTokenizer>(texts);
+    bridge = std::move(*TokenBridge::make({target.get(), 105}, {draft.get(), kFewer}));
+    QR_CHECK(bridge->by_id());
+  }
+  std::unique_ptr<Tokenizer> target, draft;
+  std::unique_ptr<TokenBridge> bridge;
+};
+
 struct TinyBridge {
   // Of as many tokens as TinyShape has.
   TinyBridge() {

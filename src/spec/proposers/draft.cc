@@ -24,6 +24,8 @@ namespace {
 
 // Of a draft with tokens of its own: so many for each of the target's that is asked for, at most.
 constexpr int kMostRounds = 2;
+// Tokens that go over a bridge in a call: all together, and of each sequence in any case.
+constexpr size_t kMostBridged = 16384, kAlwaysBridged = 64;
 
 // What the draft has computed for a sequence: the first n_computed tokens of its context as it was, then guesses. All
 // in the draft's tokens.
@@ -65,6 +67,7 @@ class DraftModel final : public Proposer {
   void propose(std::span<Draft> drafts) override {
     ++call_;
     asked_.resize(drafts.size());
+    n_bridgeable_ = kMostBridged;
     for (size_t i = 0; i < drafts.size(); ++i) begin(drafts[i], asked_[i]);
     catch_up();
     while (n_drafting() > 0) write_on();
@@ -95,10 +98,31 @@ class DraftModel final : public Proposer {
     asked.drafts = false;
     asked.said.clear();
     put_biases(draft, asked.edits);
-    asked.ready = bridge_ == nullptr || past.text.take(*bridge_, draft.context, static_cast<size_t>(draft.n_public));
+    if (bridge_ != nullptr) std::erase_if(asked.edits.sparse, [this](const Edit& edit) { return !has(edit.id); });
+    asked.ready = bridge_ == nullptr || cross(draft, past);
     asked.context = bridge_ == nullptr ? draft.context : past.text.ids();
     asked.ready = asked.ready && !asked.context.empty();
     if (asked.ready) settle(asked);
+  }
+
+  // Whether the draft has this token under the same id.
+  bool has(Token id) const { return bridge_->to_draft(id) == id && bridge_->to_target(id) == id; }
+
+  // Whether all of the sequence's text is there, in the draft's tokens, and can be held.
+  bool cross(const Draft& draft, Past& past) {
+    if (std::ssize(past.text.ids()) > size_.n_ctx) return false;
+    const size_t n_taken = past.text.n_taken();
+    try {
+      const bool all = past.text.take(*bridge_, draft.context, static_cast<size_t>(draft.n_public),
+                                      std::max(n_bridgeable_, kAlwaysBridged));
+      n_bridgeable_ -= std::min(n_bridgeable_, past.text.n_taken() - n_taken);
+      return all;
+    } catch (...) {
+      cache_.release(past.kv);
+      past.n_computed = 0;
+      past.text = {};
+      throw;
+    }
   }
 
   // What it computed and what the sequence has now agree up to n_computed, and the token that is due is not of these.
@@ -107,6 +131,7 @@ class DraftModel final : public Proposer {
     const std::span<const Token> context = asked.context;
     const auto n = static_cast<int>(context.size());
     if (past.n_computed == 0) {
+      cache_.release(past.kv);  // of a pass that threw
       past.n_computed = cache_.match(past.kv, prefix_of(asked));
     } else {
       int n_same = bridge_ == nullptr ? past.n_context : static_cast<int>(past.text.n_same());
@@ -189,11 +214,10 @@ class DraftModel final : public Proposer {
       if (asked->drafts) params_.push_back(draws_alike() ? draw_alike(*asked->draft, asked->edits) : draw_likeliest());
     }
     const std::span<const Sampled> sampled = pass_.run(rows_, params_, cache_.view());
+    for (size_t i = 0; i < rows_.size(); ++i) in_pass_[i]->past->n_computed += static_cast<int>(rows_[i].tokens.size());
     size_t next = 0;
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      Asked& asked = *in_pass_[i];
-      asked.past->n_computed += static_cast<int>(rows_[i].tokens.size());
-      if (asked.drafts) asked.drafts = take(asked, sampled[next++]);
+    for (Asked* asked : in_pass_) {
+      if (asked->drafts) asked->drafts = take(*asked, sampled[next++]);
     }
   }
 
@@ -222,6 +246,7 @@ class DraftModel final : public Proposer {
   DraftPass pass_;
   std::unordered_map<SeqId, Past> pasts_;
   uint64_t call_ = 0;
+  size_t n_bridgeable_ = 0;  // tokens that may still go over the bridge in this call
   // Of the call and the pass at hand; kept for their room.
   std::vector<Asked> asked_;
   std::vector<Asked*> in_pass_;
