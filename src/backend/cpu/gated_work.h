@@ -67,7 +67,7 @@ class GatedWork {
 
  private:
   // Of a unit, few enough that they stay in the second-level cache, but an activation group of columns at least.
-  static constexpr int64_t kUnitFloats = 128 << 10, kLeastPanels = kPanelDepth / kPanelRows, kFewPanels = 4;
+  static constexpr int64_t kUnitFloats = 128 << 10, kLeastPanels = kPanelDepth / kPanelRows, kFewPanels = 16;
 
   template <class Ask, class Finish>
   void run_units(WorkerPool& pool, int64_t most_panels, Ask&& soon, Finish&& finish) {

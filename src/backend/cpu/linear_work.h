@@ -142,7 +142,7 @@ class LinearWork {
     int node;
     int64_t n_panels, panel_bytes, n_rows;
   };
-  static constexpr int64_t kPieceBytes = 128 << 10, kLeastPanels = 2;
+  static constexpr int64_t kPieceBytes = 512 << 10, kLeastPanels = 2;
 
   template <class Ask, class Tell>
   void run_pieces(WorkerPool& pool, int64_t piece_bytes, Ask&& soon, Tell&& done) {
