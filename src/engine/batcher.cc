@@ -134,12 +134,13 @@ std::span<const VotingRows> put_voting(const Plan& plan, Arena& arena) {
   return {out, static_cast<size_t>(n)};
 }
 
-// Runs of rows that have the same adapter, in the arena.
+// Runs of rows that have the same adapter, among the arena's tables: the host reads them while a device works. REQUIRES
+// room there.
 std::span<const AdapterRows> put_adapters(const Plan& plan, Arena& arena) {
   if (std::ranges::all_of(plan.grants, [](const Grant& grant) { return grant.adapter() == nullptr; })) return {};
   const auto n_most =
       static_cast<int64_t>((plan.grants.size() + static_cast<size_t>(plan.n_branches)) * sizeof(AdapterRows));
-  auto* out = reinterpret_cast<AdapterRows*>(arena.alloc(DType::u8, {n_most}).data);
+  auto* out = reinterpret_cast<AdapterRows*>(arena.alloc(DType::i32, {n_most / 4}).data);
   size_t n = 0;
   const auto put = [&](const Adapter* adapter, int64_t begin, int64_t end) {
     const bool goes_on = n > 0 && out[n - 1].end == begin && out[n - 1].adapter == adapter;
@@ -198,6 +199,7 @@ int64_t batch_bytes(const BatchSize& most) {
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {
   const auto n_groups = static_cast<size_t>(layout.n_groups());
+  const std::span<const AdapterRows> adapters = put_adapters(plan, arena);  // while there is room among the tables
   BatchRows rows({plan.n_tokens, plan.n_out, std::ssize(plan.grants) + plan.n_branches, max_blocks(plan),
                   n_again(plan, block_tokens)},
                  layout, block_tokens, arena);
@@ -213,7 +215,7 @@ Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Ar
     if (!rows.has_table(g)) put_states(plan, block_tokens, g, batch);
   }
   batch.voting = put_voting(plan, arena);
-  batch.adapters = put_adapters(plan, arena);
+  batch.adapters = adapters;
   return batch;
 }
 

@@ -8,6 +8,7 @@ from unittest import mock
 from quire_server import BUNDLED, ROOT, Server, binary, quire
 
 CHAT = '/v1/chat/completions'
+PIRATE = os.path.join(ROOT, 'models', 'adapters', 'pirate')
 DRAFT = os.path.join(ROOT, 'models', 'quill-draft-q8_0.gguf')
 QUESTIONS = ['Repeat after me: one two one two.', 'What is the capital of France?']
 
@@ -27,16 +28,18 @@ def on_driver(libraries):
 
 
 def answers(*options):
-    """Text and logprobs, as they stand in the reply."""
+    """Text and logprobs, as they stand in the reply, of the model and of an adapter that comes while the server runs and goes."""
     server = Server(*options, path=BUNDLED)
     try:
         out = []
-        for i, question in enumerate(QUESTIONS):
+        server.post('/v1/load_lora_adapter', {'lora_name': 'pirate', 'lora_path': PIRATE})
+        for i, (question, who) in enumerate([(q, {}) for q in QUESTIONS] + [(QUESTIONS[1], {'model': 'pirate'})]):
             status, _, reply = server.post(CHAT, {
                 'messages': [{'role': 'user', 'content': question}], 'max_tokens': 12, 'seed': i, 'logprobs': True,
-                'top_logprobs': 3, 'temperature': 0.8 * i})
+                'top_logprobs': 3, 'temperature': 0.8 * (i % 2), **who})
             assert status == 200, reply
             out.append((reply['choices'][0]['message']['content'], reply['choices'][0]['logprobs']))
+        assert server.post('/v1/unload_lora_adapter', {'lora_name': 'pirate'})[0] == 200
         return out
     finally:
         server.stop()
@@ -53,6 +56,7 @@ class Cuda(unittest.TestCase):
             self.skipTest('built without the emulated device')
         truth = answers()
         self.assertTrue(all(text for text, _ in truth))
+        self.assertTrue(truth[-1][0].startswith('Arr! '), truth)
         self.assertEqual(answers('--backend', 'cuda'), truth)
         with on_driver(os.path.join(os.path.dirname(binary()), 'fake_driver')):
             self.assertEqual(answers('--backend', 'cuda'), truth)

@@ -1,10 +1,13 @@
 // Same request, same bits on the emulated device: over 16 schedules of arrivals, ends, cancellations and few blocks,
-// each with steps that overlap and without, launched as graphs and kernel by kernel. The truth is the CPU's, where
+// each with steps that overlap and without, launched as graphs and kernel by kernel. In half of them some requests have
+// adapters, which come on another thread while steps run and go with their request. The truth is the CPU's, where
 // nobody runs beside it.
 #include <gtest/gtest.h>
 
 #include <array>
 #include <bit>
+#include <future>
+#include <list>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cuda/backend.h"
@@ -50,18 +53,57 @@ Request request(int i, bool all_greedy) {
   return out;
 }
 
+// Of every product of a layer.
+std::shared_ptr<const Adapter> random_adapter(const Model& model, Ops& ops, uint64_t seed) {
+  constexpr int64_t kRank = 3;
+  const auto n_layers = static_cast<size_t>(model.info().n_layers);
+  const auto sites = model.adapter_sites();
+  Rng rng(seed);
+  std::list<std::vector<float>> numbers;
+  const auto some = [&](int64_t n) -> std::span<const float> {
+    std::vector<float>& out = numbers.emplace_back(static_cast<size_t>(n));
+    for (float& v : out) v = rng.normal() * 0.3F;
+    return out;
+  };
+  std::vector<LowRankSource> from;
+  for (const AdapterSite& site : sites) {
+    from.push_back({.n_in = site.n_in, .n_out = site.n_out});
+    if (static_cast<size_t>(site.layer) >= n_layers) continue;
+    from.back().rank = kRank;
+    from.back().a = some(kRank * site.n_in);
+    from.back().b = some(kRank * site.n_out);
+  }
+  std::vector<LowRank> to(from.size());
+  auto out = std::make_shared<Adapter>();
+  out->memory = *ops.load_low_rank(from, to);
+  out->content = seed;
+  out->layers.resize(n_layers + 1);
+  for (size_t i = 0; i < sites.size(); ++i) {
+    if (from[i].rank == 0) continue;
+    auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
+    product.resize(std::max(product.size(), sites[i].index + 1));
+    product[sites[i].index] = to[i];
+  }
+  return out;
+}
+
+// Of a schedule's request; 0: it has none.
+uint64_t adapter_of(int i, int seed) { return seed / 2 % 2 == 1 ? static_cast<uint64_t>(i % 3) : 0; }
+
 struct Kind {
   int window;
   const char* codec;
   const char* weights;
+  int n_experts = 0;
 };
-constexpr std::array<Kind, 4> kKinds = {
-    {{0, "f16", "q8_0"}, {24, "f16", "q4_0"}, {0, "q8", "q8_0"}, {24, "q4", "q8_0"}}};
+constexpr std::array<Kind, 5> kKinds = {
+    {{0, "f16", "q8_0"}, {24, "f16", "q4_0"}, {0, "q8", "q8_0"}, {24, "q4", "q8_0"}, {0, "f16", "q8_0", 4}}};
 
 TinyModel tiny_model(const Kind& kind) {
   TinyShape shape{
       .n_layers = 2, .n_embd = 32, .n_ff = 32, .n_heads = 2, .n_kv_heads = 1, .n_vocab = kVocab, .n_ctx = 128};
   if (kind.window > 0) shape.window = kind.window, shape.window_period = 2;
+  if (kind.n_experts > 0) shape.n_experts = kind.n_experts, shape.n_experts_used = 2;
   return TinyModel(shape, kind.weights, 3);
 }
 
@@ -103,7 +145,13 @@ void run(Ops& ops, const Wanted& wanted, Totals& totals) {
   ASSERT_TRUE(engine) << engine.error().message;
   std::vector<std::shared_ptr<BitSink>> sinks;
   for (int i = 0; i < kRequests; ++i) {
-    const auto id = (*engine)->submit(request(i, seed % 2 == 0), sinks.emplace_back(std::make_shared<BitSink>()));
+    Request wanted_now = request(i, seed % 2 == 0);
+    if (const uint64_t adapter = adapter_of(i, seed); adapter != 0) {
+      auto loading = std::async(std::launch::async, [&] { return random_adapter(**model, ops, adapter); });
+      (*engine)->step();
+      wanted_now.adapter = loading.get();
+    }
+    const auto id = (*engine)->submit(std::move(wanted_now), sinks.emplace_back(std::make_shared<BitSink>()));
     ASSERT_TRUE(id) << id.error().message;
     for (int steps = below(4); steps > 0; --steps) (*engine)->step();
     if (below(8) == 0) (*engine)->cancel(*id);
@@ -124,7 +172,7 @@ void run(Ops& ops, const Wanted& wanted, Totals& totals) {
   totals.n_cancelled += stats.n_cancelled;
 }
 
-Truth alone(const TinyModel& tiny, const char* codec, bool all_greedy) {
+Truth alone(const TinyModel& tiny, const char* codec, int seed) {
   const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
   const auto model = tiny.load(**ops, codec);
   SystemClock clock;
@@ -138,7 +186,10 @@ Truth alone(const TinyModel& tiny, const char* codec, bool all_greedy) {
   Truth out;
   for (int i = 0; i < kRequests; ++i) {
     const auto sink = std::make_shared<BitSink>();
-    EXPECT_TRUE((*engine)->submit(request(i, all_greedy), sink));
+    Request wanted = request(i, seed % 2 == 0);
+    if (const uint64_t adapter = adapter_of(i, seed); adapter != 0)
+      wanted.adapter = random_adapter(**model, **ops, adapter);
+    EXPECT_TRUE((*engine)->submit(std::move(wanted), sink));
     while ((*engine)->step()) {
     }
     EXPECT_EQ(sink->error, "");
@@ -152,7 +203,7 @@ TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
   for (int seed = 0; seed < kSchedules; ++seed) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
-    const Truth truth = alone(tiny, kind.codec, seed % 2 == 0);
+    const Truth truth = alone(tiny, kind.codec, seed);
     for (const bool overlaps : {false, true}) {
       for (const bool as_graphs : {false, true}) {
         SCOPED_TRACE("schedule " + std::to_string(seed) + (overlaps ? ", overlapping" : "") +
@@ -180,7 +231,7 @@ TEST(CudaOverlap, OnTheCpuToo) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
     const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
-    const Truth truth = alone(tiny, kind.codec, seed % 2 == 0);
+    const Truth truth = alone(tiny, kind.codec, seed);
     run(**ops, {tiny, seed, true, truth}, totals);
     if (HasFatalFailure()) return;
   }

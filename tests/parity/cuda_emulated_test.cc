@@ -35,6 +35,15 @@ TEST(Cuda, ADeviceWithLittleSharedMemoryDoesManyRowsSomeAtATime) {
   EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = 99 << 10})));
 }
 
+std::vector<float> one_low_rank(Bench& bench) {
+  OneLayer layer;
+  layer.add(bench.ops(), &AdapterLayer::qkv, {{96, 20}}, 5);
+  const Tensor y = bench.floats(Matrix(6, 20, 1)), x = bench.floats(Matrix(6, 96, 2));
+  const std::vector<AdapterRows> rows = layer.rows(6);
+  bench.ops().add_low_rank(y, x, {rows, 0, &AdapterLayer::qkv});
+  return bench.values(y);
+}
+
 // Whether a body with a planted fault is told by the emulator, or by its bits.
 struct Noticed {
   std::string fault;
@@ -48,7 +57,7 @@ Noticed noticed(Body body, emulated::Mutation mutation) {
 
 TEST(CudaMutants, NoneIsNoticedWhereNothingIsPlanted) {
   for (const Body body : {one_product, one_product_of_many_rows, one_product_with_mins, one_product_of_halves,
-                          one_attention, one_attention_of_q8, one_attention_of_q4, one_pick}) {
+                          one_attention, one_attention_of_q8, one_attention_of_q4, one_pick, one_low_rank}) {
     const auto [fault, differs] = noticed(body, {});
     EXPECT_EQ(fault, "");
     EXPECT_FALSE(differs);
@@ -67,6 +76,7 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     const Noticed product = noticed(one_product_of_halves, {no_barrier, nth});
     EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
   }
+  EXPECT_NE(noticed(one_low_rank, {no_barrier, 0}).fault.find("low_rank.cuh:"), std::string::npos);
   for (int nth = 0; nth < 4; ++nth) {  // of a draw
     EXPECT_NE(noticed(one_pick, {no_barrier, nth}).fault.find("pick.cuh:"), std::string::npos) << nth;
   }

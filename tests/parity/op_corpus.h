@@ -110,8 +110,10 @@ struct OneLayer {
         one.rank = rank;
         const float spread = 0.5F / std::sqrt(static_cast<float>(one.n_in));
         one.a = numbers.emplace_back(rank, one.n_in, seed++, spread).values;
+        std::ranges::transform(numbers.back().values, numbers.back().values.begin(), rounded);
         const int64_t n_more = rank == 17 && i + 1 == shapes.size() ? kScalingRows : 0;
         one.b = numbers.emplace_back(one.n_out, rank + n_more, seed++, 0.5F).values;
+        std::ranges::transform(numbers.back().values, numbers.back().values.begin(), rounded);
       }
       (adapter.layers[0].*product).resize(from.size());
       memory.push_back(*ops.load_low_rank(from, adapter.layers[0].*product));
@@ -122,6 +124,7 @@ struct OneLayer {
     if (n < 3) return {{&adapters[1], 0, n}};
     return {{adapters.data(), 0, n / 3}, {&adapters[1], n - n / 3, n}};
   }
+  float (*rounded)(float) = [](float v) { return v; };  // of every number: as it is to be held
   std::array<Adapter, 2> adapters;
   std::vector<Buffer> memory;
 };

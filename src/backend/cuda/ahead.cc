@@ -38,12 +38,13 @@ Result<Buffer> CudaOps::allocate_sent(int64_t bytes) {
 
 void CudaOps::send(const StepRows& to, const StepRows& from, int slot) {
   check_send(to, from);
-  is_idle_ = false;
+  begin();
   const int64_t n = to.logits.dim(0), row_bytes = to.logits.dim(1) * 4;
   for (int64_t i = 0; i < n; ++i)
     runtime_->download(reinterpret_cast<std::byte*>(to.logits.row<float>(i)), from.logits.row<float>(i), row_bytes);
   runtime_->download(reinterpret_cast<std::byte*>(to.picked.ptr<int32_t>()), from.picked.ptr<int32_t>(), n * 4);
   runtime_->set_mark(slot);
+  loaded_->sent(slot);
   has_new_tables_ = true;
   sent_.at(static_cast<size_t>(slot)) = {.is_under_way = true, .done = {}};
 }
@@ -52,6 +53,7 @@ Status CudaOps::arrived(int slot) {
   Sent& sent = sent_.at(static_cast<size_t>(slot));
   if (sent.done) runtime_->wait_for(slot);
   if (sent.done && !runtime_->is_well()) static_cast<void>(take_error());
+  if (sent.done) loaded_->arrived(slot);
   sent.is_under_way = false;
   return std::exchange(sent.done, {});
 }

@@ -12,6 +12,7 @@
 #include "backend/cuda/attend.h"
 #include "backend/cuda/integer_formats.h"
 #include "backend/cuda/kernels/quantize.cuh"
+#include "backend/cuda/loaded_memory.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tables.h"
 #include "ops/ahead_ops.h"
@@ -42,6 +43,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   Status take_error() override;
   Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) override;
   Result<Tensor> load_vector(const HostWeight& weight) override;
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override;
   void embed(Tensor y, Tensor ids, const Linear& table) override;
   void rms_norm(Tensor y, Tensor x, Tensor w, float eps) override;
   void add_rms_norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps) override;
@@ -52,6 +54,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void gate_rows(Tensor x, Tensor gate) override;
   void soft_cap(Tensor x, float cap) override;
   void linear(Tensor y, Tensor x, std::span<const Linear> parts) override;
+  void add_low_rank(Tensor y, Tensor x, const AddedProducts& added) override;
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override;
   void moe(Tensor y, const MoeInput& in, const Experts& experts) override;
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
@@ -75,7 +78,10 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
 
  private:
   CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
-      : runtime_(std::move(runtime)), sums_(sums), tables_(runtime_) {}
+      : runtime_(std::move(runtime)),
+        loaded_(std::make_shared<LoadedMemory>(runtime_)),
+        sums_(sums),
+        tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
   bool copy(std::byte* to, const std::byte* from, int64_t bytes) override;
   bool read(std::byte* to, const std::byte* from, int64_t bytes) override;
@@ -84,13 +90,17 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   Status load(std::byte* to, const void* from, int64_t bytes);
   bool is_done(std::string_view what, const Status& status) const;
   void wait();
+  // Something is asked of the device.
+  void begin() {
+    if (std::exchange(is_idle_, false)) loaded_->begun();
+  }
   void forget_turns();
 
   // Brings the device's tables up to date where the host may have written to them.
   class Op {
    public:
     explicit Op(CudaOps& ops) {
-      ops.is_idle_ = false;
+      ops.begin();
       if (std::exchange(ops.has_new_tables_, false)) ops.tables_.upload();
     }
   };
@@ -131,6 +141,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
 
   std::shared_ptr<Runtime> runtime_;
+  const std::shared_ptr<LoadedMemory> loaded_;  // adapters'
   const SampleKernels sums_;
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;

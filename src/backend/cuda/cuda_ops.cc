@@ -12,6 +12,7 @@
 #include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
+#include "backend/cuda/low_rank.h"
 #include "backend/cuda/replays.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
@@ -41,7 +42,7 @@ Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime, con
 }
 
 CudaOps::~CudaOps() {
-  runtime_->wait();
+  wait();
   forget_turns();
   if (pinned_ != nullptr) runtime_->release(pinned_);
   for (std::byte* data : memory_) runtime_->release(data);
@@ -114,6 +115,7 @@ std::byte* CudaOps::pinned(int64_t bytes) {
 
 void CudaOps::wait() {
   runtime_->wait();
+  loaded_->finished();
   is_idle_ = has_new_tables_ = true;
 }
 
@@ -178,6 +180,7 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const Op op(*this);
+  if (held_as(table)) return embed_low_rank(*runtime_, y, tables_.numbers(ids), table);
   const bool is_of_floats = with_float_format(table.format->name, [&]<class W>(W) {
     const PanelMatrix form(*table.format, table.n_out, table.n_in);
     run_each(*runtime_,
@@ -388,6 +391,7 @@ void CudaOps::attention(Tensor out, const NormedRows& in, const AttentionPart& p
   const Op op(*this);
   const AttentionScratch at(part.scratch, *part.params);
   linear_of_normed(at.qkv, in, part.qkv);
+  add_low_rank(at.qkv, in.input(), part.added_qkv());
   if (!part.q_norm.empty()) head_norm(at.q, part.q_norm, in.eps);
   if (!part.k_norm.empty()) head_norm(at.k, part.k_norm, in.eps);
   if (!rotate_and_keep(attend_uses(), at, part)) {
@@ -396,6 +400,7 @@ void CudaOps::attention(Tensor out, const NormedRows& in, const AttentionPart& p
   }
   attend_rows(attend_uses(), at.mixed, at.q, part, plan);
   linear(out, at.mixed, part.out);
+  add_low_rank(out, at.mixed, part.added_out());
 }
 
 void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) {
@@ -403,11 +408,15 @@ void CudaOps::feed_forward(Tensor out, const NormedRows& in, const FeedForwardPa
   const FeedForwardScratch at(part.scratch, part.gate_up.size() == 2);
   const Op op(*this);
   linear_of_normed(part.scratch, in, part.gate_up);
-  if (const auto x = gated_quantised(at.gate, at.up, part.activation, part.down)) {
-    return multiply_all(out, *x, part.down);
+  add_low_rank(part.scratch, in.input(), part.added_gate_up());
+  if (!adds_low_rank(part.added_down())) {  // else the hidden numbers are read
+    if (const auto x = gated_quantised(at.gate, at.up, part.activation, part.down)) {
+      return multiply_all(out, *x, part.down);
+    }
   }
   gated(at.hidden, at.gate, at.up, part.activation);
   linear(out, at.hidden, part.down);
+  add_low_rank(out, at.hidden, part.added_down());
 }
 
 void CudaOps::rows(Tensor y, Tensor x, Tensor ids) {

@@ -6,6 +6,7 @@
 #include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
+#include "backend/cuda/low_rank.h"
 #include "backend/cuda/tensor_rows.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
@@ -34,6 +35,17 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
     const int64_t n = std::min(most, x.dim(0) - i);
     multiply(y.rows(i, n), x.rows(i, n), parts);
   }
+}
+
+Result<Buffer> CudaOps::load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) {
+  return load_low_rank_matrices(loaded_, from, to);
+}
+
+void CudaOps::add_low_rank(Tensor y, Tensor x, const AddedProducts& added) {
+  check_add_low_rank(y, x, added);
+  if (!adds_low_rank(added)) return;
+  const Op op(*this);
+  add_low_rank_rows(*runtime_, {workspace_, kWorkspaceBytes}, y, x, added);
 }
 
 QuantizedRows CudaOps::quantised_rows(int64_t n, int64_t n_in) const {

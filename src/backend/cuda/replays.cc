@@ -65,6 +65,7 @@ class Replays final : public Runtime {
   DeviceSize size() const override { return runtime_->size(); }
   Result<std::byte*> allocate(int64_t bytes, Place place) override { return runtime_->allocate(bytes, place); }
   void release(std::byte* data) override { runtime_->release(data); }
+  Result<std::byte*> load(std::span<const std::byte> bytes) override { return runtime_->load(bytes); }
   int64_t free_bytes() override { return runtime_->free_bytes(); }
   void upload(std::byte* to, const void* from, int64_t bytes) override { end_run({Copy::Kind::up, to, from, bytes}); }
   void download(std::byte* to, const void* from, int64_t bytes) override {

@@ -1,6 +1,6 @@
 // What the backend asks of a device and its driver: memory, copies, kernels, one stream of work in order. Nothing that
 // was asked for need have happened before wait() returns. Owner: the thread that computes; release() on any thread
-// while no work is under way.
+// while no work is under way, load() at any time.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -53,6 +53,9 @@ class Runtime {
   // Aligned to 256 bytes, zero-filled. Code::exhausted names the size and what is left.
   virtual Result<std::byte*> allocate(int64_t bytes, Place place) = 0;
   virtual void release(std::byte* data) = 0;
+  // Memory of the device that holds these bytes when it returns. Any thread, whatever is under way; release() likewise,
+  // once nothing that was asked for reads it. Errors as allocate()'s, and the driver's.
+  virtual Result<std::byte*> load(std::span<const std::byte> bytes) = 0;
   virtual int64_t free_bytes() = 0;  // of the device's memory
   // `from` stays as it is until the next wait() has returned.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;

@@ -6,13 +6,9 @@
 #include <string_view>
 
 #include "backend/cpu/kernels/tables.h"
+#include "ops/held_as.h"
 
 namespace quire {
-
-// How the numbers of an adapter's matrix lie in memory. Each is exact: none rounds what it holds.
-enum class HeldAs : uint8_t { f32, f16, bf16 };
-inline constexpr int kHeldAs = 3;
-constexpr int64_t held_bytes(HeldAs held) { return held == HeldAs::f32 ? 4 : 2; }
 
 // y += B·h for rows h; before that y = y · factor + summand where B has these (ops/low_rank.h).
 struct LowRankTask {

@@ -48,7 +48,9 @@ class DriverRuntime final : public Runtime {
     for (const Handle event : marks_) {
       if (event != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_event, event); }));
     }
-    if (stream_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_stream, stream_); }));
+    for (const Handle stream : {loading_, stream_}) {
+      if (stream != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_stream, stream); }));
+    }
     if (module_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.unload, module_); }));
     static_cast<void>(twice([&] { return driver_.run(calls_.release, device_); }));
   }
@@ -57,9 +59,10 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(find_device());
     QR_TRY_VOID(driver_.run(calls_.retain, &context_, device_));
     QR_TRY_VOID(driver_.run(calls_.use, context_));
-    QR_TRY_VOID(load(image));
+    QR_TRY_VOID(load_module(image));
     for (Handle& event : marks_) QR_TRY_VOID(driver_.run(calls_.make_event, &event, kWithoutTime));
-    return driver_.run(calls_.make_stream, &stream_, kNonBlocking);
+    QR_TRY_VOID(driver_.run(calls_.make_stream, &stream_, kNonBlocking));
+    return driver_.run(calls_.make_stream, &loading_, kNonBlocking);
   }
 
   std::string describe() const override { return description_; }
@@ -79,6 +82,19 @@ class DriverRuntime final : public Runtime {
     if (cleared) return pointer(at);
     static_cast<void>(twice([&] { return driver_.run(calls_.free, at); }));
     return tl::make_unexpected(cleared.error());
+  }
+
+  // The other stream may be under way, or be recorded.
+  Result<std::byte*> load(std::span<const std::byte> bytes) override {
+    DevicePointer at = 0;
+    QR_TRY_VOID(use_context());
+    const Status got = driver_.run(calls_.allocate, &at, bytes.size());
+    if (!got) return tl::make_unexpected(without_memory(got.error(), std::ssize(bytes)));
+    Status done = driver_.run(calls_.upload, at, static_cast<const void*>(bytes.data()), bytes.size(), loading_);
+    if (done) done = twice([&] { return driver_.run(calls_.wait, loading_); });
+    if (done) return pointer(at);
+    static_cast<void>(twice([&] { return driver_.run(calls_.free, at); }));
+    return tl::make_unexpected(done.error());
   }
 
   void release(std::byte* data) override {
@@ -251,7 +267,7 @@ class DriverRuntime final : public Runtime {
     return {};
   }
 
-  Status load(std::span<const std::byte> image) {
+  Status load_module(std::span<const std::byte> image) {
     const Status loaded = driver_.run(calls_.load, &module_, static_cast<const void*>(image.data()));
     if (!loaded) {
       return fail(loaded.error().code == Code::exhausted ? Code::exhausted : Code::unsupported,
@@ -285,6 +301,7 @@ class DriverRuntime final : public Runtime {
   int device_ = 0;
   DeviceSize size_;
   Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
+  Handle loading_ = nullptr;  // the stream of load()
   std::map<std::string_view, Handle> functions_;
   const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};
   bool begins_early_ = false;  // device/entries.cu

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kOpen = 3 + kMarks;  // a context, a module, a stream, an event for each mark
+constexpr int kOpen = 4 + kMarks;  // a context, a module, two streams, an event for each mark
 
 class DriverRuntime : public testing::Test {
  protected:
@@ -282,12 +282,55 @@ TEST_F(DriverRuntime, AFailureIsToldOnceAndNothingBehindItIsDone) {
 }
 
 TEST_F(DriverRuntime, WhatItOpenedIsClosedThoughACallFails) {
-  for (int nth = 1; nth <= 4; ++nth) {
+  for (int nth = 1; nth <= 5; ++nth) {
     reset({});
     auto runtime = *open();
     reinterpret_cast<FakeFail>(::dlsym(library_, "quire_fake_fail"))(nth, 999);
     runtime.reset();
     EXPECT_EQ(alive(), 0) << nth;
+  }
+}
+
+// While a launch waits to be done, and while another stream is recorded. The source is the caller's again.
+TEST_F(DriverRuntime, AnyThreadMayLoadBesideWhatIsUnderWay) {
+  const auto runtime = *open();
+  auto* x = reinterpret_cast<float*>(*runtime->allocate(64 * 4, Place::shared));
+  std::byte* host = *runtime->allocate(64, Place::pinned);
+  x[5] = 1;
+  runtime->launch(launch_of(Elementwise<Scale>{{{x, 64}, 2.0F}, 64}, {}));
+  std::byte* loaded = nullptr;
+  std::thread([&] {
+    std::vector<std::byte> bytes(64, std::byte{7});
+    loaded = *runtime->load(bytes);
+    std::ranges::fill(bytes, std::byte{9});
+  }).join();
+  runtime->download(host, loaded, 64);
+  runtime->wait();
+  EXPECT_EQ(x[5], 2);
+  EXPECT_EQ(host[63], std::byte{7});
+  for (std::byte* data : {reinterpret_cast<std::byte*>(x), host, loaded}) runtime->release(data);
+  EXPECT_EQ(alive(), kOpen);
+}
+
+TEST_F(DriverRuntime, EveryCallThatFailsInALoadIsNamedAndNothingIsKept) {
+  const std::vector<std::byte> bytes(64);
+  reset({});
+  int at_start = 0;
+  {
+    const auto runtime = *open();
+    at_start = calls();
+  }
+  for (const auto& [nth, is_tried_again] : {std::pair{1, false}, {2, false}, {3, false}, {4, true}}) {
+    reset({.failing_call = at_start + nth, .code = 999});
+    const auto runtime = *open();
+    const auto got = runtime->load(bytes);
+    EXPECT_EQ(got.has_value(), is_tried_again) << nth << trace();
+    if (got) {
+      runtime->release(*got);
+    } else {
+      EXPECT_THAT(got.error().message, HasSubstr("an unknown error (999)"));
+    }
+    EXPECT_EQ(alive(), kOpen) << trace();
   }
 }
 

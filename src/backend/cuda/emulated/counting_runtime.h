@@ -33,6 +33,11 @@ class CountingRuntime final : public Runtime {
     --n_.n_alive;
     runtime_->release(data);
   }
+  Result<std::byte*> load(std::span<const std::byte> bytes) override {
+    if (++n_.n_allocations == n_.failing_allocation) return fail(Code::exhausted, "the device's memory has ended");
+    ++n_.n_alive;
+    return runtime_->load(bytes);
+  }
   void upload(std::byte* to, const void* from, int64_t bytes) override {
     ++n_.n_uploads;
     runtime_->upload(to, from, bytes);

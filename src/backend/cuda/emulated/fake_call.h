@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/emulated/fake_errors.h"
@@ -26,7 +27,16 @@ struct Function {
 struct Region {
   int64_t bytes;
   bool is_cleared = false;
+  std::thread::id owner = std::this_thread::get_id();  // who allocated it
 };
+
+struct Upload {
+  uint64_t to;
+  const void* from;
+  size_t bytes;
+};
+
+inline constexpr int kMostStreams = 2;  // the first, and one that copies beside it
 
 struct State {
   std::mutex lock;
@@ -38,8 +48,9 @@ struct State {
   int n_contexts = 0, n_modules = 0, n_streams = 0, n_events = 0;
   std::map<uint64_t, Region> regions;
   std::map<std::string, Function> functions;
-  bool is_capturing = false;
+  bool is_capturing = false;  // the first stream
   std::vector<Launch> captured;
+  std::vector<Upload> beside;  // on the second stream
   std::map<void*, std::unique_ptr<std::vector<Launch>>> graphs;
   std::set<void*> runnables;  // graphs of the runtime
 };
@@ -49,7 +60,7 @@ inline State& state() {
   return one;
 }
 inline thread_local void* t_context = nullptr;
-inline char g_context, g_module, g_stream, g_events[kMarks];  // what handles point to
+inline char g_context, g_module, g_streams[kMostStreams], g_events[kMarks];  // what handles point to
 
 enum class Needs : uint8_t { nothing, driver, context };
 
@@ -86,11 +97,15 @@ class Call {
     const bool is_in = at + static_cast<uint64_t>(bytes) <= found->first + static_cast<uint64_t>(found->second.bytes);
     return is_in ? &found->second : nullptr;
   }
+  // What another thread allocated may be on its way to be.
   bool is_all_cleared() const {
     for (const auto& [at, region] : s_.regions) {
-      if (!region.is_cleared) return false;
+      if (!region.is_cleared && region.owner == std::this_thread::get_id()) return false;
     }
     return true;
+  }
+  bool has_stream(const void* stream, int number) const {
+    return stream == &g_streams[number] && s_.n_streams > number;
   }
   int allocate(uint64_t* out, size_t bytes, Place place) {
     if (bytes == 0) return kInvalidValue;

@@ -67,6 +67,7 @@ void quire_fake_reset(const FakeDriver& options) {
   s.functions.clear();
   s.is_capturing = false;
   s.captured.clear();
+  s.beside.clear();
   s.graphs.clear();
   s.runnables.clear();
   t_context = nullptr;
@@ -255,7 +256,7 @@ int cuMemFree_v2(uint64_t at) {
 int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream) {
   Call call("cuMemsetD8Async", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0)) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   const auto region = call->regions.find(at);
   if (region == call->regions.end() || value != 0 || static_cast<int64_t>(bytes) != region->second.bytes) {
@@ -267,13 +268,21 @@ int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream
   return 0;
 }
 
+// On the second stream of whole allocations alone, which are so cleared.
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   Call call("cuMemcpyHtoDAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
-  if (call->is_capturing) return kCaptureUnsupported;
-  const Region* region = call.region(to, static_cast<int64_t>(bytes));
+  const bool is_beside = call.has_stream(stream, 1);
+  if (!is_beside && !call.has_stream(stream, 0)) return kInvalidHandle;
+  if (call->is_capturing && !is_beside) return kCaptureUnsupported;
+  Region* region = call.region(to, static_cast<int64_t>(bytes));
   if (region == nullptr || from == nullptr) return kInvalidValue;
+  if (is_beside) {
+    if (region->bytes != static_cast<int64_t>(bytes)) return kInvalidValue;
+    region->is_cleared = true;
+    call->beside.push_back({to, from, bytes});
+    return 0;
+  }
   if (!region->is_cleared) return kIllegalAddress;
   call->runtime->upload(reinterpret_cast<std::byte*>(to), from, static_cast<int64_t>(bytes));
   return 0;
@@ -282,7 +291,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   Call call("cuMemcpyDtoHAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0)) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   if (call.region(from, static_cast<int64_t>(bytes)) == nullptr || to == nullptr) return kInvalidValue;
   call->runtime->download(static_cast<std::byte*>(to), reinterpret_cast<const void*>(from),
@@ -293,7 +302,7 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   Call call("cuMemcpyDtoDAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0)) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   const auto n = static_cast<int64_t>(bytes);
   const Region *target = call.region(to, n), *source = call.region(from, n);
@@ -306,16 +315,15 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream)
 int cuStreamCreate(void** stream, unsigned flags) {
   Call call("cuStreamCreate", Needs::context);
   if (call.is_refused()) return call.code();
-  if (flags != 1) return kInvalidValue;
-  ++call->n_streams;
-  *stream = &g_stream;
+  if (flags != 1 || call->n_streams == kMostStreams) return kInvalidValue;
+  *stream = &g_streams[call->n_streams++];
   return 0;
 }
 
 int cuStreamDestroy_v2(void* stream) {
   Call call("cuStreamDestroy_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0) && !call.has_stream(stream, 1)) return kInvalidHandle;
   --call->n_streams;
   return 0;
 }
@@ -323,9 +331,16 @@ int cuStreamDestroy_v2(void* stream) {
 int cuStreamSynchronize(void* stream) {
   Call call("cuStreamSynchronize", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
-  if (call->is_capturing) return kCaptureUnsupported;
+  const bool is_beside = call.has_stream(stream, 1);
+  if (!is_beside && !call.has_stream(stream, 0)) return kInvalidHandle;
+  if (call->is_capturing && !is_beside) return kCaptureUnsupported;
   call->runtime->wait();
+  if (is_beside) {
+    for (const Upload& one : std::exchange(call->beside, {})) {
+      call->runtime->upload(reinterpret_cast<std::byte*>(one.to), one.from, static_cast<int64_t>(one.bytes));
+    }
+    call->runtime->wait();
+  }
   return call.fault();
 }
 
@@ -348,7 +363,7 @@ int cuEventDestroy_v2(void* event) {
 int cuEventRecord(void* event, void* stream) {
   Call call("cuEventRecord", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0 || !is_event(event)) return kInvalidHandle;
+  if (!call.has_stream(stream, 0) || !is_event(event)) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   call->runtime->set_mark(static_cast<int>(static_cast<char*>(event) - g_events));
   return 0;
@@ -365,7 +380,7 @@ int cuEventSynchronize(void* event) {
 int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** arguments, void** extra) {
   Call call("cuLaunchKernelEx", Needs::context);
   if (call.is_refused()) return call.code();
-  if (config->stream != &g_stream || call->n_streams == 0 || function == nullptr) return kInvalidHandle;
+  if (!call.has_stream(config->stream, 0) || function == nullptr) return kInvalidHandle;
   if (arguments == nullptr || arguments[0] == nullptr || extra != nullptr) return kInvalidValue;
   const bool may_begin_early = config->n_attributes == 1 && config->attributes->id == 6;
   if (config->n_attributes != 0 && (!may_begin_early || call->options.major < 9)) return kInvalidValue;
@@ -388,7 +403,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** argument
 int cuStreamBeginCapture_v2(void* stream, int mode) {
   Call call("cuStreamBeginCapture_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0)) return kInvalidHandle;
   if (mode != 1 || call->is_capturing) return kInvalidValue;
   call->is_capturing = true;
   call->captured.clear();
@@ -399,7 +414,7 @@ int cuStreamEndCapture(void* stream, void** graph) {
   Call call("cuStreamEndCapture", Needs::context);
   if (call.is_refused()) return call.code();
   const bool was_capturing = std::exchange(call->is_capturing, false);
-  if (stream != &g_stream || call->n_streams == 0) return kInvalidHandle;
+  if (!call.has_stream(stream, 0)) return kInvalidHandle;
   if (!was_capturing) return kInvalidValue;
   auto launches = std::make_unique<std::vector<Launch>>(std::exchange(call->captured, {}));
   *graph = launches.get();
@@ -427,7 +442,7 @@ int cuGraphDestroy(void* graph) {
 int cuGraphLaunch(void* runnable, void* stream) {
   Call call("cuGraphLaunch", Needs::context);
   if (call.is_refused()) return call.code();
-  if (stream != &g_stream || call->n_streams == 0 || !call->runnables.contains(runnable)) return kInvalidHandle;
+  if (!call.has_stream(stream, 0) || !call->runnables.contains(runnable)) return kInvalidHandle;
   if (call->is_capturing) return kCaptureUnsupported;
   if (!call.is_all_cleared()) return kIllegalAddress;
   call->runtime->replay(runnable);

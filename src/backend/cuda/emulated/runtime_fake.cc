@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,7 @@ class FakeRuntime final : public Runtime {
   DeviceSize size() const override { return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes}; }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {
+    const std::lock_guard held(mu_);
     QR_CHECK(bytes > 0);
     const int64_t left = options_.bytes - used_;
     const int64_t mapped = (bytes + kPage - 1) / kPage * kPage;
@@ -47,14 +49,27 @@ class FakeRuntime final : public Runtime {
     return out;
   }
 
+  // What was loaded goes while others' work is under way; a kernel that still reads it is told by its line.
   void release(std::byte* data) override {
-    QR_CHECK(queue_.empty(), "memory is released while work is under way");
+    const std::lock_guard held(mu_);
     const auto region = regions_.find(data);
     QR_CHECK(region != regions_.end());
+    QR_CHECK(queue_.empty() || region->second.is_loaded, "memory is released while work is under way");
     used_ -= region->second.bytes;
     munmap(data, static_cast<size_t>(region->second.bytes));
     memory_.remove(data);
     regions_.erase(region);
+  }
+
+  Result<std::byte*> load(std::span<const std::byte> bytes) override {
+    const std::lock_guard held(mu_);
+    QR_TRY(std::byte * out, allocate(std::ssize(bytes), Place::device));
+    Region& region = regions_[out];
+    region.is_loaded = true;
+    protect(out, region.bytes, PROT_READ | PROT_WRITE);
+    std::memcpy(out, bytes.data(), bytes.size());
+    protect(out, region.bytes, PROT_NONE);
+    return out;
   }
 
   void upload(std::byte* to, const void* from, int64_t bytes) override {
@@ -69,7 +84,10 @@ class FakeRuntime final : public Runtime {
     enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
   }
 
-  int64_t free_bytes() override { return options_.bytes - used_; }
+  int64_t free_bytes() override {
+    const std::lock_guard held(mu_);
+    return options_.bytes - used_;
+  }
 
   void launch(const Launch& launch) override {
     const Blocks& b = launch.blocks;
@@ -96,11 +114,15 @@ class FakeRuntime final : public Runtime {
     QR_CHECK(graphs_.erase(graph) == 1);
   }
 
-  void wait() override { run_first(queue_.size()); }
+  void wait() override {
+    const std::lock_guard held(mu_);
+    run_first(queue_.size());
+  }
 
   void set_mark(int mark) override { marks_.at(static_cast<size_t>(mark)) = n_done_ + queue_.size(); }
 
   void wait_for(int mark) override {
+    const std::lock_guard held(mu_);
     const size_t end = marks_.at(static_cast<size_t>(mark));
     if (end > n_done_) run_first(end - n_done_);
   }
@@ -118,6 +140,7 @@ class FakeRuntime final : public Runtime {
   struct Region {
     int64_t bytes;
     Place place;
+    bool is_loaded = false;
   };
 
   static void protect(std::byte* data, int64_t bytes, int protection) {
@@ -125,6 +148,7 @@ class FakeRuntime final : public Runtime {
   }
 
   void enqueue(const Work& work) {
+    const std::lock_guard held(mu_);
     queue_.push_back(work);
     shut(work);
     if (std::exchange(is_shut_, true)) return;
@@ -179,6 +203,7 @@ class FakeRuntime final : public Runtime {
     if (options_.fault->empty()) *options_.fault = fault;
   }
 
+  std::recursive_mutex mu_;  // load() and release() are called on any thread
   FakeOptions options_;
   emulated::Machine machine_;
   emulated::DeviceMemory memory_;

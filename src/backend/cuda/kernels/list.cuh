@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
+#include "backend/cuda/kernels/low_rank.cuh"
 #include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/pick.cuh"
@@ -57,6 +58,16 @@
   QR_FLOAT(X, bf16, FloatBF16) \
   QR_FLOAT(X, f8, FloatF8)
 
+// The same for adapters' matrices, by how their numbers are held.
+#define QR_LOW_RANK(X, name, W)           \
+  X(low_rank_down_##name, LowRankDown<W>) \
+  X(low_rank_up_##name, LowRankUp<W>)     \
+  X(embed_low_rank_##name, Elementwise<EmbedLowRank<W>>)
+#define QR_LOW_RANKS(X)         \
+  QR_LOW_RANK(X, f32, FloatF32) \
+  QR_LOW_RANK(X, f16, FloatF16) \
+  QR_LOW_RANK(X, bf16, FloatBF16)
+
 // The same for a cache's codec: of keys and values that are numbers by themselves, of bytes, of bytes of two forms.
 #define QR_CODEC(X, name, C)           \
   X(attend_row_##name, AttendRow<C>)   \
@@ -84,6 +95,7 @@
 #define QR_KERNELS(X)                                                 \
   QR_INTEGERS(X)                                                      \
   QR_FLOATS(X)                                                        \
+  QR_LOW_RANKS(X)                                                     \
   X(read_all, ReadAll)                                                \
   X(mma_tiles, MmaTiles)                                              \
   X(quantize, Quantize)                                               \
