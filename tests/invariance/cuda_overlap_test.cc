@@ -6,6 +6,7 @@
 
 #include <array>
 #include <bit>
+#include <functional>
 #include <future>
 #include <list>
 
@@ -15,6 +16,7 @@
 #include "backend/cuda/replays.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -113,18 +115,24 @@ struct Totals {
 
 using Truth = std::array<std::vector<int32_t>, kRequests>;
 
+using Loading = std::function<Result<std::unique_ptr<Model>>(Ops& ops)>;
+
+Loading loading_of(const TinyModel& tiny, const char* codec) {
+  return [&tiny, codec](Ops& ops) { return tiny.load(ops, codec); };
+}
+
 // Everybody's stream is his own, or the beginning of it where he was cancelled.
 struct Wanted {
-  const TinyModel& tiny;
+  const Loading& load;
   int seed;
   bool overlaps;
   const Truth& truth;
 };
 void run(Ops& ops, const Wanted& wanted, Totals& totals) {
-  const auto& [tiny, seed, overlaps, truth] = wanted;
+  const auto& [load, seed, overlaps, truth] = wanted;
   Rng rng(static_cast<uint64_t>(seed));
   const auto below = [&rng](int n) { return static_cast<int>(rng.between(0, n - 1)); };
-  const auto model = tiny.load(ops, kKinds[static_cast<size_t>(seed) % kKinds.size()].codec);
+  const auto model = load(ops);
   ASSERT_TRUE(model) << model.error().message;
   SystemClock clock;
   EngineOptions options;
@@ -172,9 +180,9 @@ void run(Ops& ops, const Wanted& wanted, Totals& totals) {
   totals.n_cancelled += stats.n_cancelled;
 }
 
-Truth alone(const TinyModel& tiny, const char* codec, int seed) {
+Truth alone(const Loading& load, int seed) {
   const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
-  const auto model = tiny.load(**ops, codec);
+  const auto model = load(**ops);
   SystemClock clock;
   EngineOptions options;
   options.n_ctx = kCtx;
@@ -203,7 +211,8 @@ TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
   for (int seed = 0; seed < kSchedules; ++seed) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
-    const Truth truth = alone(tiny, kind.codec, seed);
+    const Loading load = loading_of(tiny, kind.codec);
+    const Truth truth = alone(load, seed);
     for (const bool overlaps : {false, true}) {
       for (const bool as_graphs : {false, true}) {
         SCOPED_TRACE("schedule " + std::to_string(seed) + (overlaps ? ", overlapping" : "") +
@@ -212,7 +221,7 @@ TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
         if (as_graphs) runtime = cuda::with_replays(std::move(runtime));
         const auto ops = cuda::CudaOps::make(std::move(runtime), cpu_sample_kernels());
         ASSERT_TRUE(ops);
-        run(**ops, {tiny, seed, overlaps, truth}, totals);
+        run(**ops, {load, seed, overlaps, truth}, totals);
         if (HasFatalFailure()) return;
       }
     }
@@ -224,6 +233,30 @@ TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
               static_cast<long>(totals.n_dropped), static_cast<long>(totals.n_cancelled));
 }
 
+// Models whose layers keep a state, short convolutions among them.
+TEST(CudaOverlap, WithStatesToo) {
+  Totals totals;
+  for (const std::string name : {"lfm2", "mamba2"}) {
+    const auto file = open_model(kGoldenModels + name);
+    ASSERT_TRUE(file) << file.error().message;
+    const Loading load = [&](Ops& ops) {
+      LoadOptions options;
+      options.k_codec = options.v_codec = find_kv_codec("f16");
+      options.weights = find_weight_format("q8_0");
+      return load_model(*file, ops, options);
+    };
+    for (const int seed : {0, 1}) {
+      SCOPED_TRACE(name + ", schedule " + std::to_string(seed));
+      const Truth truth = alone(load, seed);
+      const auto ops = cuda::CudaOps::make(
+          cuda::with_replays(cuda::make_fake_runtime({.seed = static_cast<uint64_t>(seed)})), cpu_sample_kernels());
+      run(**ops, {load, seed, true, truth}, totals);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(totals.n_ahead, 4);
+}
+
 // The same plans on the CPU, where each step is over when it was asked for.
 TEST(CudaOverlap, OnTheCpuToo) {
   Totals totals;
@@ -231,8 +264,9 @@ TEST(CudaOverlap, OnTheCpuToo) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
     const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
-    const Truth truth = alone(tiny, kind.codec, seed);
-    run(**ops, {tiny, seed, true, truth}, totals);
+    const Loading load = loading_of(tiny, kind.codec);
+    const Truth truth = alone(load, seed);
+    run(**ops, {load, seed, true, truth}, totals);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(totals.n_ahead, 2 * kSchedules);
