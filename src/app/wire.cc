@@ -22,7 +22,8 @@ void declare_model_options(CommandLine& line, ModelOptions& options) {
   line.positional(
       "MODEL", options.model, false,
       "a GGUF file, a Hugging Face folder, or ORG/NAME[:TAG] of a hub, which is pulled; none: SmolLM2-135M");
-  line.option("--backend", options.backend, "auto, cpu, cuda or ref (plain loops, slow)");
+  line.option("--backend", options.backend,
+              "auto, cpu, cuda, cuda-tensor (BF16 by tensor cores, with bits of its own) or ref (plain loops, slow)");
   line.option("--isa", options.isa,
               "cpu kernels: scalar, avx2, avx512, avx512_bf16 or amx; empty for the fastest that run here");
   line.option("--threads", options.threads, kThreads,
@@ -56,19 +57,30 @@ Result<UnitPeak> probe_cpu(const ModelOptions& options) {
   return UnitPeak{peak.int8, peak.f32, peak.bf16, peak.fork_ns};
 }
 
+constexpr Backend cuda_backend(std::string_view name,
+                               Result<std::unique_ptr<Ops>> (*make)(const ModelOptions& options)) {
+  return {.name = name,
+          .make = make,
+          .n_threads = [](const ModelOptions&) { return 1; },
+          .probe = [](const ModelOptions&) -> Result<UnitPeak> { return UnitPeak{}; },
+          .linear_bytes = cuda_linear_bytes,
+          .check_has = check_cuda_has,
+          .free_bytes = cuda_free_bytes};
+}
+
+template <CudaArithmetic kArithmetic>
+Result<std::unique_ptr<Ops>> make_cuda(const ModelOptions&) {
+  return make_cuda_ops(cpu_sample_kernels(), kArithmetic);
+}
+
 constexpr Backend kBackends[] = {
     {.name = "cpu",
      .make = [](const ModelOptions& options) { return make_cpu_ops(cpu_options(options)); },
      .n_threads = [](const ModelOptions& options) { return options.threads > 0 ? options.threads : n_usable_cores(); },
      .probe = probe_cpu,
      .linear_bytes = cpu_linear_bytes},
-    {.name = "cuda",
-     .make = [](const ModelOptions&) { return make_cuda_ops(cpu_sample_kernels()); },
-     .n_threads = [](const ModelOptions&) { return 1; },
-     .probe = [](const ModelOptions&) -> Result<UnitPeak> { return UnitPeak{}; },
-     .linear_bytes = cuda_linear_bytes,
-     .check_has = check_cuda_has,
-     .free_bytes = cuda_free_bytes},
+    cuda_backend("cuda", make_cuda<CudaArithmetic::portable>),
+    cuda_backend("cuda-tensor", make_cuda<CudaArithmetic::tensor>),
     {.name = "ref",
      .make = [](const ModelOptions&) -> Result<std::unique_ptr<Ops>> { return make_ref_ops(); },
      .n_threads = [](const ModelOptions&) { return 1; },

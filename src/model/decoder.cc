@@ -7,6 +7,7 @@
 #include "model/attention_steps.h"
 #include "model/fingerprint.h"
 #include "model/step_tables.h"
+#include "ops/ahead_ops.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 
@@ -147,7 +148,8 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
     if (load.status()) find_sites(load, layers_[l]);
   }
   QR_TRY_VOID(load_ends(load));
-  info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content()));
+  const uint64_t numerics = ops.ahead() != nullptr ? ops.ahead()->numerics() : kNumericsVersion;
+  info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content(), numerics));
   return {};
 }
 

@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "model/weight_loader.h"
-#include "ops/numerics.h"
 
 namespace quire {
 namespace {
@@ -41,7 +40,8 @@ class Bytes {
 FingerprintParts fingerprint_parts(const ModelFile& file,
                                    const DecoderConfig& config,
                                    const LoadOptions& options,
-                                   const Hash128& content) {
+                                   const Hash128& content,
+                                   uint64_t numerics) {
   FingerprintParts parts;
   parts.arch = file.meta.get_string("general.architecture").value_or("");
   parts.config = config;
@@ -50,7 +50,7 @@ FingerprintParts fingerprint_parts(const ModelFile& file,
   if (options.v_codec != nullptr) parts.v_codec = options.v_codec->name;
   parts.content = content;
   parts.tokenizer = options.tokenizer;
-  parts.numerics = kNumericsVersion;
+  parts.numerics = numerics;
   parts.shift = options.shift;
   return parts;
 }

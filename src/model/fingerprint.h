@@ -73,17 +73,19 @@ struct FingerprintParts {
   DecoderConfig config;
   std::vector<std::string> formats;  // of the tensors as they are loaded, in the file's order
   std::string k_codec, v_codec;
-  Hash128 content;    // of the tensors' bytes (io/content_hash.h)
-  Hash128 tokenizer;  // zeros: there is none
-  uint64_t numerics = 0;
+  Hash128 content;          // of the tensors' bytes (io/content_hash.h)
+  Hash128 tokenizer;        // zeros: there is none
+  uint64_t numerics = 0;    // of the backend (ops/ahead_ops.h)
   ContextShift shift = {};  // counts where it is on
 };
 
 uint64_t fingerprint(const FingerprintParts& parts);
-// What a file loaded with these options has; `content`: of its tensors.
+// What a file loaded with these options has. `content`: of its tensors; `numerics`: of the backend that it is loaded
+// for.
 FingerprintParts fingerprint_parts(const ModelFile& file,
                                    const DecoderConfig& config,
                                    const LoadOptions& options,
-                                   const Hash128& content);
+                                   const Hash128& content,
+                                   uint64_t numerics);
 
 }  // namespace quire

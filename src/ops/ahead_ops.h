@@ -3,9 +3,11 @@
 // the host by themselves, which samples them as ever and waits for nothing else. A backend has these ops for work that
 // it leaves to a device; HostAhead has them for one whose ops are over when they return. Thread: as Ops.
 #pragma once
+#include <cstdint>
 #include <span>
 
 #include "base/result.h"
+#include "ops/numerics.h"
 #include "ops/sample.h"
 #include "tensor/buffer.h"
 #include "tensor/tensor.h"
@@ -22,6 +24,8 @@ struct StepRows {
 class AheadOps {
  public:
   virtual ~AheadOps() = default;
+  // Which definition a device's bits follow: those that say the same have the same bits. Part of a model's fingerprint.
+  virtual uint64_t numerics() const { return kNumericsVersion; }
   // picked[i] of i32 [≥ n] = the token that Ops::sample gives row i of logits f32 [n, n_vocab] by draws[i] (pick_draw),
   // without edits and filters; of a row that has none some id of the vocabulary. Throws std::bad_alloc.
   virtual void pick(Tensor picked, Tensor logits, Tensor draws) = 0;

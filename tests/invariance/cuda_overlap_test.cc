@@ -1,7 +1,7 @@
 // Same request, same bits on the emulated device: over 16 schedules of arrivals, ends, cancellations and few blocks,
 // each with steps that overlap and without, launched as graphs and kernel by kernel. In half of them some requests have
-// adapters, which come on another thread while steps run and go with their request. The truth is the CPU's, where
-// nobody runs beside it.
+// adapters, which come on another thread while steps run and go with their request. The truth is the CPU's, of tensor
+// arithmetic its own, where nobody runs beside it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -180,9 +180,8 @@ void run(Ops& ops, const Wanted& wanted, Totals& totals) {
   totals.n_cancelled += stats.n_cancelled;
 }
 
-Truth alone(const Loading& load, int seed) {
-  const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
-  const auto model = load(**ops);
+Truth alone(Ops& ops, const Loading& load, int seed) {
+  const auto model = load(ops);
   SystemClock clock;
   EngineOptions options;
   options.n_ctx = kCtx;
@@ -190,13 +189,13 @@ Truth alone(const Loading& load, int seed) {
   options.prefix_cache = false;
   EngineEnv env;
   env.clock = &clock;
-  const auto engine = make_engine(**model, **ops, options, env);
+  const auto engine = make_engine(**model, ops, options, env);
   Truth out;
   for (int i = 0; i < kRequests; ++i) {
     const auto sink = std::make_shared<BitSink>();
     Request wanted = request(i, seed % 2 == 0);
     if (const uint64_t adapter = adapter_of(i, seed); adapter != 0)
-      wanted.adapter = random_adapter(**model, **ops, adapter);
+      wanted.adapter = random_adapter(**model, ops, adapter);
     EXPECT_TRUE((*engine)->submit(std::move(wanted), sink));
     while ((*engine)->step()) {
     }
@@ -206,31 +205,58 @@ Truth alone(const Loading& load, int seed) {
   return out;
 }
 
+std::unique_ptr<Ops> cpu_ops() { return *make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false}); }
+
+std::unique_ptr<Ops> device_ops(int seed, bool as_graphs, CudaArithmetic arithmetic) {
+  auto runtime = cuda::make_fake_runtime({.seed = static_cast<uint64_t>(seed)});
+  if (as_graphs) runtime = cuda::with_replays(std::move(runtime));
+  return *cuda::CudaOps::make(std::move(runtime), cpu_sample_kernels(), arithmetic);
+}
+
+// With overlap and without, as graphs and kernel by kernel.
+void run_each_way(Wanted wanted, CudaArithmetic arithmetic, Totals& totals) {
+  for (const bool overlaps : {false, true}) {
+    for (const bool as_graphs : {false, true}) {
+      SCOPED_TRACE("schedule " + std::to_string(wanted.seed) + (overlaps ? ", overlapping" : "") +
+                   (as_graphs ? ", as graphs" : ""));
+      wanted.overlaps = overlaps;
+      run(*device_ops(wanted.seed, as_graphs, arithmetic), wanted, totals);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(CudaOverlap, OneHashPerRequestWithAndWithoutIt) {
   Totals totals;
   for (int seed = 0; seed < kSchedules; ++seed) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
     const Loading load = loading_of(tiny, kind.codec);
-    const Truth truth = alone(load, seed);
-    for (const bool overlaps : {false, true}) {
-      for (const bool as_graphs : {false, true}) {
-        SCOPED_TRACE("schedule " + std::to_string(seed) + (overlaps ? ", overlapping" : "") +
-                     (as_graphs ? ", as graphs" : ""));
-        auto runtime = cuda::make_fake_runtime({.seed = static_cast<uint64_t>(seed)});
-        if (as_graphs) runtime = cuda::with_replays(std::move(runtime));
-        const auto ops = cuda::CudaOps::make(std::move(runtime), cpu_sample_kernels());
-        ASSERT_TRUE(ops);
-        run(**ops, {load, seed, overlaps, truth}, totals);
-        if (HasFatalFailure()) return;
-      }
-    }
+    const Truth truth = alone(*cpu_ops(), load, seed);
+    run_each_way({load, seed, false, truth}, CudaArithmetic::portable, totals);
+    if (HasFatalFailure()) return;
   }
   EXPECT_GT(totals.n_ahead, 8 * kSchedules);
   EXPECT_GT(totals.n_dropped, kSchedules / 2);
   EXPECT_GT(totals.n_cancelled, kSchedules);
   std::printf("steps ahead: %ld, rows dropped: %ld, cancelled: %ld\n", static_cast<long>(totals.n_ahead),
               static_cast<long>(totals.n_dropped), static_cast<long>(totals.n_cancelled));
+}
+
+// Whole weights are BF16; the bits are not the CPU's.
+TEST(CudaOverlap, TensorArithmeticHasOneHashPerRequestToo) {
+  constexpr std::array<Kind, 2> kWide = {{{0, "bf16", "bf16"}, {24, "f16", "bf16"}}};
+  Totals totals;
+  for (int seed = 0; seed < 4; ++seed) {
+    const Kind& kind = kWide[static_cast<size_t>(seed) / 2];
+    const TinyModel tiny = tiny_model(kind);
+    const Loading load = loading_of(tiny, kind.codec);
+    const Truth truth = alone(*device_ops(0, false, CudaArithmetic::tensor), load, seed);
+    EXPECT_NE(truth, alone(*cpu_ops(), load, seed));
+    run_each_way({load, seed, false, truth}, CudaArithmetic::tensor, totals);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(totals.n_ahead, 16);
 }
 
 // Models whose layers keep a state, short convolutions among them.
@@ -247,10 +273,8 @@ TEST(CudaOverlap, WithStatesToo) {
     };
     for (const int seed : {0, 1}) {
       SCOPED_TRACE(name + ", schedule " + std::to_string(seed));
-      const Truth truth = alone(load, seed);
-      const auto ops = cuda::CudaOps::make(
-          cuda::with_replays(cuda::make_fake_runtime({.seed = static_cast<uint64_t>(seed)})), cpu_sample_kernels());
-      run(**ops, {load, seed, true, truth}, totals);
+      const Truth truth = alone(*cpu_ops(), load, seed);
+      run(*device_ops(seed, true, CudaArithmetic::portable), {load, seed, true, truth}, totals);
       if (HasFatalFailure()) return;
     }
   }
@@ -263,10 +287,10 @@ TEST(CudaOverlap, OnTheCpuToo) {
   for (int seed = 0; seed < kSchedules; ++seed) {
     const Kind& kind = kKinds[static_cast<size_t>(seed) % kKinds.size()];
     const TinyModel tiny = tiny_model(kind);
-    const auto ops = make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
+    const auto ops = cpu_ops();
     const Loading load = loading_of(tiny, kind.codec);
-    const Truth truth = alone(load, seed);
-    run(**ops, {load, seed, true, truth}, totals);
+    const Truth truth = alone(*ops, load, seed);
+    run(*ops, {load, seed, true, truth}, totals);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(totals.n_ahead, 2 * kSchedules);

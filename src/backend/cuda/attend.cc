@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
@@ -69,6 +70,7 @@ class Attending {
       : runtime_(uses.runtime),
         tables_(uses.tables),
         slopes_(uses.slopes),
+        arithmetic_(uses.arithmetic),
         out_(out),
         q_(q),
         part_(part),
@@ -163,6 +165,10 @@ class Attending {
       if (params_.values_in_keys) return attend_as<AttendLatentRow<Codec>>(begin, end, q, to);
     }
     if (is_wide) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
+    if constexpr (std::is_same_v<Codec, CodecBF16>) {
+      if (arithmetic_ == CudaArithmetic::tensor && is_of_many) return attend_as<AttendTensorRows>(begin, end, q, to);
+      if (arithmetic_ == CudaArithmetic::tensor) return attend_as<AttendTensorRow>(begin, end, q, to);
+    }
     if (is_of_many && AttendRows<Codec>::takes(params_.v_dim)) return attend_as<AttendRows<Codec>>(begin, end, q, to);
     attend_as<AttendRow<Codec>>(begin, end, q, to);
   }
@@ -173,31 +179,33 @@ class Attending {
     const Tensor& blocks = meta.blocks[static_cast<size_t>(params_.group)];
     const int heads_per_kv = params_.n_heads / params_.n_kv_heads;
     const int64_t n_runs = parts_of(heads_per_kv, kHeadsTogether), together = parts_of(heads_per_kv, n_runs);
-    const int64_t rows = Kernel::kTile / kHeadsTogether > 1 ? Kernel::kTile / together : 1;
-    const Kernel kernel{.cache = cache_of(*part_.kv, params_),
-                        .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
-                                 tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
-                                 static_cast<int>(blocks.stride[0]), params_.window, params_.n_kept},
-                        .q = q.all,
-                        .kept_q = q.kept,
-                        .states = to,
-                        .heads_per_kv = heads_per_kv,
-                        .heads_together = static_cast<int>(together),
-                        .rows_together = static_cast<int>(rows),
-                        .strips_together = Kernel::strips_of(params_.v_dim),
-                        .value_bytes = Codec::Values::value_bytes(params_.v_dim),
-                        .slopes = slopes_there_,
-                        .first_row = static_cast<int>(begin),
-                        .end_row = static_cast<int>(end),
-                        .n_before = n_before(),
-                        .scale = params_.scale,
-                        .soft_cap = params_.soft_cap};
-    run(runtime_, kernel, to.n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
+    const int64_t rows = Kernel::kIsStreaming ? 1 : Kernel::kTile / together;
+    using Chunk = typename Kernel::Chunk;
+    const Chunk chunk{.cache = cache_of(*part_.kv, params_),
+                      .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
+                               tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
+                               static_cast<int>(blocks.stride[0]), params_.window, params_.n_kept},
+                      .q = q.all,
+                      .kept_q = q.kept,
+                      .states = to,
+                      .heads_per_kv = heads_per_kv,
+                      .heads_together = static_cast<int>(together),
+                      .rows_together = static_cast<int>(rows),
+                      .strips_together = Kernel::strips_of(params_.v_dim),
+                      .value_bytes = Codec::Values::value_bytes(params_.v_dim),
+                      .slopes = slopes_there_,
+                      .first_row = static_cast<int>(begin),
+                      .end_row = static_cast<int>(end),
+                      .n_before = n_before(),
+                      .scale = params_.scale,
+                      .soft_cap = params_.soft_cap};
+    run(runtime_, Kernel{chunk}, to.n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
   }
 
   Runtime& runtime_;
   const TableCopies& tables_;
   Slopes& slopes_;
+  const CudaArithmetic arithmetic_;
   const float* slopes_there_ = nullptr;  // on the device
   const Tensor &out_, &q_;
   const AttentionPart& part_;

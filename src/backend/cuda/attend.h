@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tables.h"
 #include "ops/ops.h"
@@ -31,6 +32,7 @@ struct AttendUses {
   const TableCopies& tables;
   Slopes& slopes;
   std::span<std::byte> workspace;
+  CudaArithmetic arithmetic;
 };
 
 struct NewRows {

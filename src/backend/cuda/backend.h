@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/attend.h"
+#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/integer_formats.h"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/loaded_memory.h"
@@ -28,10 +29,13 @@ inline constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 class CudaOps final : public Ops, public AheadOps, private Copier {
  public:
   // Code::exhausted where the device has no memory for the workspace.
-  static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums);
+  static Result<std::unique_ptr<Ops>> make(std::shared_ptr<Runtime> runtime,
+                                           const SampleKernels& sums,
+                                           CudaArithmetic arithmetic = CudaArithmetic::portable);
   ~CudaOps() override;
 
-  std::string describe() const override { return "cuda, " + runtime_->describe(); }
+  std::string describe() const override;
+  uint64_t numerics() const override;
   Result<Buffer> allocate(int64_t bytes) override;
   Result<Buffer> allocate_arena(int64_t bytes) override { return tables_.allocate(bytes); }
   Result<Buffer> allocate_blocks(int64_t bytes) override;
@@ -77,10 +81,11 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void sample_sent(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
 
  private:
-  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums)
+  CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums, CudaArithmetic arithmetic)
       : runtime_(std::move(runtime)),
         loaded_(std::make_shared<LoadedMemory>(runtime_)),
         sums_(sums),
+        arithmetic_(arithmetic),
         tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
   bool copy(std::byte* to, const std::byte* from, int64_t bytes) override;
@@ -119,7 +124,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   // of.row (kernels/states.cuh) over all rows, with what make(row, at) makes of each, n_made numbers.
   template <class Of, class Make>
   void run_made(const StateRows& rows, Of of, int64_t n_heads, int64_t n_made, const Make& make);
-  AttendUses attend_uses() { return {*runtime_, tables_, slopes_, {workspace_, kWorkspaceBytes}}; }
+  AttendUses attend_uses() { return {*runtime_, tables_, slopes_, {workspace_, kWorkspaceBytes}, arithmetic_}; }
   void norm(Tensor y, Tensor x, Tensor delta, Tensor w, float eps);
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
   // Room in the workspace for rows as products want them.
@@ -139,10 +144,15 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts);
   template <class W>
   void multiply_floats(const Tensor& y, const Tensor& x, const Linear& part);
+  // Rows rounded to BF16, in the workspace behind those of quantised_rows; products of them; rows of a table.
+  const uint16_t* rounded_rows(const Tensor& x);
+  void multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& part);
+  void embed_tensor(const Tensor& y, const Tensor& ids, const Linear& table);
 
   std::shared_ptr<Runtime> runtime_;
   const std::shared_ptr<LoadedMemory> loaded_;  // adapters'
   const SampleKernels sums_;
+  const CudaArithmetic arithmetic_;
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
   TableCopies tables_;

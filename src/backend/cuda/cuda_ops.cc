@@ -30,15 +30,29 @@ constexpr int64_t kOfGraphs = int64_t{128} << 20;  // what recorded steps take o
 namespace cuda {
 namespace {
 
+constexpr uint64_t kTensorVersion = 1;            // of docs/numerics.md, "Tensor arithmetic"
 constexpr int64_t kMostTurns = int64_t{1} << 20;  // positions that a table of rotations is kept for
 constexpr int64_t kSampledTogether = 16;          // rows of logits that are copied to the host at a time
 
 }  // namespace
 
-Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime, const SampleKernels& sums) {
-  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime), sums));
+Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime,
+                                           const SampleKernels& sums,
+                                           CudaArithmetic arithmetic) {
+  std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime), sums, arithmetic));
   QR_TRY(ops->workspace_, ops->own_memory(kWorkspaceBytes, Place::device));
   return std::unique_ptr<Ops>(std::move(ops));
+}
+
+std::string CudaOps::describe() const {
+  return "cuda, " + std::string(arithmetic_ == CudaArithmetic::tensor ? "tensor arithmetic, " : "") +
+         runtime_->describe();
+}
+
+// Devices of another compute capability may sum otherwise.
+uint64_t CudaOps::numerics() const {
+  if (arithmetic_ == CudaArithmetic::portable) return kNumericsVersion;
+  return kNumericsVersion + (static_cast<uint64_t>(runtime_->size().major) << 32) + (kTensorVersion << 48);
 }
 
 CudaOps::~CudaOps() {
@@ -151,7 +165,7 @@ void CudaOps::expect_readable(const Tensor& t) {
 Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) {
   QR_CHECK(shard.n_ranks == 1);
   QR_TRY_VOID(check_weight(weight));
-  const std::vector<std::byte> bytes = packed(weight);
+  const std::vector<std::byte> bytes = packed(weight, arithmetic_);
   const auto n = static_cast<int64_t>(bytes.size());
   QR_TRY(std::byte * data, own_memory(n, Place::device));
   QR_TRY_VOID(load(data, bytes.data(), n));
@@ -181,6 +195,7 @@ void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
   check_embed(y, ids, table);
   const Op op(*this);
   if (held_as(table)) return embed_low_rank(*runtime_, y, tables_.numbers(ids), table);
+  if (is_for_tensor(arithmetic_, *table.format)) return embed_tensor(y, ids, table);
   const bool is_of_floats = with_float_format(table.format->name, [&]<class W>(W) {
     const PanelMatrix form(*table.format, table.n_out, table.n_in);
     run_each(*runtime_,
@@ -452,9 +467,9 @@ void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::spa
 
 }  // namespace cuda
 
-Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums) {
+Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums, CudaArithmetic arithmetic) {
   QR_TRY(std::shared_ptr<cuda::Runtime> runtime, cuda::open_runtime());
-  return cuda::CudaOps::make(cuda::with_replays(std::move(runtime)), sums);
+  return cuda::CudaOps::make(cuda::with_replays(std::move(runtime)), sums, arithmetic);
 }
 
 Status check_cuda_has(std::span<const AttnParams> attention) {

@@ -1,5 +1,6 @@
 // The CUDA backend (docs/backend-cuda.md).
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -8,8 +9,12 @@
 
 namespace quire {
 
+// portable: the CPU's bits. tensor: products of BF16 weights and attention over BF16 caches by bf16 mma, with bits of
+// their own (docs/numerics.md, "Tensor arithmetic"); all else is as in portable.
+enum class CudaArithmetic : uint8_t { portable, tensor };
+
 // Code::unsupported where there is no device, and no emulator was built in its place. `sums`: what the host samples by.
-Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums);
+Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums, CudaArithmetic arithmetic);
 
 // Code::unsupported where the backend has no kernels for the codec of one of these; a layer with a state has none.
 // Weights are load_linear's to refuse.

@@ -8,7 +8,9 @@ constexpr std::string_view kNone = "--backend cuda: this program has no CUDA run
 
 }  // namespace
 
-Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels&) { return fail(Code::unsupported, std::string(kNone)); }
+Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels&, CudaArithmetic) {
+  return fail(Code::unsupported, std::string(kNone));
+}
 
 Status check_cuda_has(std::span<const AttnParams>) { return fail(Code::unsupported, std::string(kNone)); }
 

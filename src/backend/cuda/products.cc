@@ -8,6 +8,7 @@
 #include "backend/cuda/launches.h"
 #include "backend/cuda/low_rank.h"
 #include "backend/cuda/tensor_rows.h"
+#include "backend/cuda/weights.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 
@@ -18,7 +19,9 @@ constexpr int64_t kProductRows = LinearMany<PackedQ8_0>::kRows;
 
 // Activation groups of a row, rounded up to a stage's; and bytes that a quantised row takes.
 int64_t pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
-int64_t row_bytes_of(int64_t n_in) { return n_in + pitch_of(n_in) * 4 * 4; }
+int64_t row_bytes_of(int64_t n_in) { return (n_in + 15) / 16 * 16 + pitch_of(n_in) * 4 * 4; }
+// And those of one that is rounded to BF16.
+int64_t rounded_bytes_of(int64_t n_in) { return parts_of(n_in, kFloatDepth) * kFloatDepth * 2; }
 
 bool are_integers(std::span<const Linear> parts) {
   return std::ranges::all_of(parts, [](const Linear& part) { return part.format->integer; });
@@ -29,7 +32,8 @@ bool are_integers(std::span<const Linear> parts) {
 void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   check_linear(y, x, parts);
   const Op op(*this);
-  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes_of(x.dim(1)) / kProductRows * kProductRows);
+  const int64_t row_bytes = row_bytes_of(x.dim(1)) + rounded_bytes_of(x.dim(1));
+  const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / kProductRows * kProductRows);
   QR_CHECK(most > 0);
   for (int64_t i = 0; i < x.dim(0); i += most) {
     const int64_t n = std::min(most, x.dim(0) - i);
@@ -143,15 +147,64 @@ void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& pa
       parts_of(part.n_out, Kernel::kOutputs), parts_of(y.dim(0), Kernel::kRows));
 }
 
+const uint16_t* CudaOps::rounded_rows(const Tensor& x) {
+  const int64_t n = x.dim(0), n_in = x.dim(1), n_words = rounded_bytes_of(n_in) / 4;
+  auto* to = reinterpret_cast<uint32_t*>(workspace_ + n * row_bytes_of(n_in));
+  run_each(*runtime_, RoundRows{to, read_rows(x), static_cast<int>(n_in), static_cast<int>(n_words)}, n, n_words);
+  return reinterpret_cast<const uint16_t*>(to);
+}
+
+namespace {
+
+constexpr int64_t kFewRows = 64;  // from where on tiles of 128 rows may take less time; not measured
+constexpr int64_t kBatch = 8;     // runs of rows, which are in the cache while the weights pass by
+
+template <class Kernel>
+void launch_tensor(Runtime& runtime, TensorProduct product) {
+  const int64_t n_runs = parts_of(product.n, Kernel::kRows), n_batches = parts_of(n_runs, kBatch);
+  if (n_runs == 0) return;
+  product.batch = static_cast<int>(parts_of(n_runs, n_batches));
+  run(runtime, Kernel{product}, product.batch, parts_of(product.n_out, Kernel::kOutputs), n_batches);
+}
+
+}  // namespace
+
+void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& part) {
+  const TensorProduct product{.w = part.w.ptr<uint8_t>(),
+                              .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
+                              .x = x,
+                              .y = rows_of(y),
+                              .n = static_cast<int>(y.dim(0)),
+                              .n_out = static_cast<int>(part.n_out),
+                              .n_blocks = static_cast<int>(parts_of(part.n_in, kFloatDepth)),
+                              .batch = 0};
+  const bool is_many = product.n > kFewRows && LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
+  is_many ? launch_tensor<LinearTensorMany>(*runtime_, product) : launch_tensor<LinearTensorFew>(*runtime_, product);
+}
+
+void CudaOps::embed_tensor(const Tensor& y, const Tensor& ids, const Linear& table) {
+  const PanelMatrix form(*table.format, table.n_out, table.n_in);
+  run_each(*runtime_,
+           EmbedTensor{rows_of(y), table.w.ptr<uint16_t>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)},
+           y.dim(0), y.dim(1));
+}
+
 void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
   if (are_integers(parts)) return multiply_all(y, quantise(x), parts);
   QuantizedRows q{};
   if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x);
+  const auto is_tensor = [&](const Linear& part) { return is_for_tensor(arithmetic_, *part.format); };
+  const uint16_t* rounded = std::ranges::any_of(parts, is_tensor) ? rounded_rows(x) : nullptr;
   int64_t column = 0;
   for (const Linear& part : parts) {
     const Tensor to = y.columns(column, part.n_out);
-    if (part.format->integer && y.dim(0) > 0) multiply_integers(to, q, {&part, 1}, 0);
-    with_float_format(part.format->name, [&]<class W>(W) { multiply_floats<W>(to, x, part); });
+    if (is_tensor(part)) {
+      multiply_tensor(to, rounded, part);
+    } else if (part.format->integer) {
+      if (y.dim(0) > 0) multiply_integers(to, q, {&part, 1}, 0);
+    } else {
+      with_float_format(part.format->name, [&]<class W>(W) { multiply_floats<W>(to, x, part); });
+    }
     column += part.n_out;
   }
 }

@@ -43,6 +43,7 @@ using Graph = void*;  // launches that were recorded, of the runtime that record
 struct DeviceSize {
   int n_multiprocessors = 1;
   int shared_bytes = 0;  // of shared memory, for a block; a kernel that wants more cannot be launched
+  int major = 0;         // of its compute capability, the number before the point
 };
 
 class Runtime {

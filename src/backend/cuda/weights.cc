@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backend/cuda/float_formats.h"
+#include "backend/cuda/kernels/linear_tensor.cuh"
 #include "base/check.h"
 
 namespace quire::cuda {
@@ -50,6 +51,20 @@ void pack_row(const std::byte* row, const WeightFormat& format, int64_t n_in, in
     std::memcpy(stage + static_cast<size_t>(k % kFloatDepth * kFloatOutputs + out) * kSize,
                 block + static_cast<size_t>(k % format.block) * kSize, kSize);
   }
+}
+
+std::vector<std::byte> packed_for_tensor(const HostWeight& weight) {
+  const PanelMatrix form(*weight.format, weight.n_rows(), weight.n_cols());
+  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes)), room;
+  for (int64_t row = 0; row < weight.n_rows(); ++row) {
+    const std::byte* from = weight.rows(row, 1, room);
+    std::byte* panel = bytes.data() + row / kFloatOutputs * form.n_blocks * form.stage_bytes;
+    for (int64_t k = 0; k < weight.n_cols(); ++k) {
+      const int at = TensorBF16::at(static_cast<int>(k % kFloatDepth), static_cast<int>(row % kFloatOutputs));
+      std::memcpy(panel + k / kFloatDepth * form.stage_bytes + int64_t{at} * 2, from + k * 2, 2);
+    }
+  }
+  return bytes;
 }
 
 std::vector<std::byte> packed_floats(const HostWeight& weight) {
@@ -103,8 +118,13 @@ int64_t packed_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
   return integer != nullptr ? StagedMatrix(*integer, n_out, n_in).bytes : PanelMatrix(format, n_out, n_in).bytes;
 }
 
-std::vector<std::byte> packed(const HostWeight& weight) {
+bool is_for_tensor(CudaArithmetic arithmetic, const WeightFormat& format) {
+  return arithmetic == CudaArithmetic::tensor && format.name == "bf16";
+}
+
+std::vector<std::byte> packed(const HostWeight& weight, CudaArithmetic arithmetic) {
   const IntegerFormat* integer = find_integer_format(*weight.format);
+  if (is_for_tensor(arithmetic, *weight.format)) return packed_for_tensor(weight);
   return integer != nullptr ? packed_integers(weight, *integer) : packed_floats(weight);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/integer_formats.h"
 #include "base/result.h"
 #include "quant/weight_format.h"
@@ -26,6 +27,9 @@ Status check_weight(const HostWeight& weight);
 
 // Of a weight that check_weight() passes.
 int64_t packed_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
-std::vector<std::byte> packed(const HostWeight& weight);
+std::vector<std::byte> packed(const HostWeight& weight, CudaArithmetic arithmetic);
+
+// Whether matrices of this format are multiplied by bf16 mma, and lie as that wants them (kernels/linear_tensor.cuh).
+bool is_for_tensor(CudaArithmetic arithmetic, const WeightFormat& format);
 
 }  // namespace quire::cuda

@@ -242,7 +242,8 @@ class DriverRuntime final : public Runtime {
   }
 
   Status find_device() {
-    int version = 0, n = 0, major = 0, minor = 0, is_managed = 0;
+    int version = 0, n = 0, minor = 0, is_managed = 0;
+    int& major = size_.major;
     std::array<char, 128> name{};
     QR_TRY_VOID(driver_.run(calls_.init, 0U));
     QR_TRY_VOID(driver_.run(calls_.version, &version));

@@ -14,6 +14,7 @@ namespace quire::cuda {
 // heads_together of their heads; runs of rows_together rows from first_row on.
 template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim, bool kValuesInKeys = false>
 struct AttendChunk {
+  using Chunk = AttendChunk;
   using Keys = typename Codec::Keys;
   using Values = typename Codec::Values;
   using Arithmetic = typename Codec::Arithmetic;
@@ -521,12 +522,13 @@ struct AttendChunk {
     return kQueries == 4 || v_dim % 4 == 0 || v_dim <= kUnit || (v_dim % 2 == 0 && v_dim <= 2 * kUnit);
   }
 
+  QR_DEVICE void attend_nothing(const Part& p) const {
+    const int i = dev::thread();
+    if (i < p.n_queries()) dev::store(state(p, i) + cache.v_dim + 1, 0.0F);
+  }
+
   QR_DEVICE void attend(const Part& p) const {
-    if (p.hi <= p.lo) {
-      const int i = dev::thread();
-      if (i < p.n_queries()) dev::store(state(p, i) + cache.v_dim + 1, 0.0F);
-      return;
-    }
+    if (p.hi <= p.lo) return attend_nothing(p);
     prepare(p);
     dev::sync();
     if constexpr (Codec::kIsScaled) copy_scales();
@@ -547,17 +549,23 @@ struct AttendChunk {
     attend_values(p);
   }
 
-  QR_DEVICE void operator()() const {
+  // with(part) for each run of a block's rows that are of one sequence.
+  template <class With>
+  QR_DEVICE void each_part(const With& with) const {
     const int begin = first_row + dev::block_z() * rows_together;
     const int end = begin + rows_together < end_row ? begin + rows_together : end_row;
     int left = end - begin;
     while (true) {
       const Part p = part(end - left, end);
       left -= p.n_rows;
-      attend(p);
+      with(p);
       if (left == 0) return;
       dev::sync();
     }
+  }
+
+  QR_DEVICE void operator()() const {
+    each_part([&](const Part& p) { attend(p); });
   }
 };
 

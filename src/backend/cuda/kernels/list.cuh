@@ -2,11 +2,13 @@
 // its rows in the static table (docs/backend-cuda-kernels.md).
 #pragma once
 #include "backend/cuda/kernels/attention_join.cuh"
+#include "backend/cuda/kernels/attention_tensor.cuh"
 #include "backend/cuda/kernels/elementwise.cuh"
 #include "backend/cuda/kernels/linear_few.cuh"
 #include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/kernels/low_rank.cuh"
+#include "backend/cuda/kernels/linear_tensor.cuh"
 #include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/pick.cuh"
@@ -96,6 +98,10 @@
   QR_INTEGERS(X)                                                      \
   QR_FLOATS(X)                                                        \
   QR_LOW_RANKS(X)                                                     \
+  X(linear_tensor_many, LinearTensorMany)                             \
+  X(linear_tensor_few, LinearTensorFew)                               \
+  X(round_rows, Elementwise<RoundRows>)                               \
+  X(embed_tensor, Elementwise<EmbedTensor>)                           \
   X(read_all, ReadAll)                                                \
   X(mma_tiles, MmaTiles)                                              \
   X(quantize, Quantize)                                               \
@@ -104,6 +110,8 @@
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
   QR_CODECS(X)                                                        \
+  X(attend_tensor_row, AttendTensorRow)                               \
+  X(attend_tensor_rows, AttendTensorRows)                             \
   X(turn_queries, Elementwise<TurnQueries>)                           \
   X(rotate_queries, RotateQueries)                                    \
   X(attend_join, AttendJoin<Plain>)                                   \
