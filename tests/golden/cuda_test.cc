@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "app/forward.h"
@@ -65,6 +66,20 @@ TEST(CudaKinds, LogitsAreTheCpus) {
     ASSERT_TRUE(truth) << truth.error().message;
     ASSERT_TRUE(got) << got.error().message;
     EXPECT_TRUE(have_same_bits(*truth, *got)) << kind.weights << ' ' << kind.kv_type;
+  }
+}
+
+// Bits of its own: the same in one pass and in chunks, near the CPU's.
+TEST(CudaTensorKinds, LogitsAreNearTheCpusAndTheSameInChunks) {
+  for (const std::string model : {"llama", "gemma2"}) {
+    const Kind kind{"bf16", "bf16"};
+    const std::vector<float> truth = *logits_on("cpu", model, 23, kind);
+    const std::vector<float> whole = *logits_on("cuda-tensor", model, 23, kind);
+    EXPECT_TRUE(have_same_bits(whole, *logits_on("cuda-tensor", model, 5, kind))) << model;
+    EXPECT_FALSE(have_same_bits(whole, truth)) << model;
+    const float largest = std::abs(*std::ranges::max_element(truth, {}, [](float v) { return std::abs(v); }));
+    ASSERT_EQ(whole.size(), truth.size());
+    for (size_t i = 0; i < truth.size(); ++i) ASSERT_NEAR(whole[i], truth[i], 0.01F * largest) << model << i;
   }
 }
 
