@@ -1,12 +1,14 @@
 // Whole runs of the engine on a driver for tests of which calls fail: any of those that open a device, load a model,
 // copy, launch, record, replay, wait and give back, where steps overlap too. Whoever was in the step ends with an error
 // that names the call; everybody else hears every bit that he hears on the CPU, where nobody runs beside him; nothing
-// is left of a device in the end. 10,000 seeds with QUIRE_TEST_ALL.
+// is left of a device in the end. 10,000 seeds with QUIRE_TEST_ALL; QUIRE_CUDA_WORLDS=FIRST-END takes worlds of 25
+// seeds from FIRST to before END and says behind each how far it is, so that a long run can go on where it ended.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <new>
@@ -239,6 +241,21 @@ int n_seeds() {
   return std::getenv("QUIRE_TEST_ALL") != nullptr ? 10'000 : 125;
 }
 
+struct Worlds {
+  int first = 0, end = (n_seeds() + kWorldSeeds - 1) / kWorldSeeds;
+  bool are_told = false;  // one by one
+  int n() const { return (end - first) * kWorldSeeds; }
+};
+Worlds worlds() {
+  Worlds out;
+  const char* asked = std::getenv("QUIRE_CUDA_WORLDS");
+  out.are_told = asked != nullptr;
+  if (asked != nullptr && (std::sscanf(asked, "%d-%d", &out.first, &out.end) != 2 || out.first >= out.end)) {
+    ADD_FAILURE() << "QUIRE_CUDA_WORLDS must be FIRST-END, is " << asked;
+  }
+  return out;
+}
+
 struct Seen {
   int n_hit = 0, n_failed = 0, n_all = 0, n_without_harm = 0, n_not_opened = 0;
   int64_t n_ahead = 0;
@@ -276,16 +293,20 @@ void run_world(const TestDriver& driver, int number, int n_waves, Seen& seen) {
 TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
   const TestDriver driver;
   Seen seen;
-  for (int number = 0; number * kWorldSeeds < n_seeds(); ++number) {
+  const Worlds all = worlds();
+  for (int number = all.first; number < all.end; ++number) {
     run_world(driver, number, kWorldSeeds, seen);
     ASSERT_EQ(driver.alive(), 0) << "of world " << number;
-    if (HasFailure()) return;
+    ASSERT_FALSE(HasFailure()) << "in world " << number;
+    if (all.are_told) std::fprintf(stderr, "world %d is done\n", number);
   }
-  EXPECT_GT(seen.n_hit, n_seeds() / 3);
-  EXPECT_GT(seen.n_failed, seen.n_hit / 2);
-  EXPECT_GT(seen.n_without_harm, 0);
-  EXPECT_GT(seen.n_ahead, n_seeds() / 2);
-  EXPECT_TRUE(kSanitized || seen.n_not_opened > 0);
+  if (all.n() >= 50) {  // fewer seeds need not meet each of these
+    EXPECT_GT(seen.n_hit, all.n() / 3);
+    EXPECT_GT(seen.n_failed, seen.n_hit / 2);
+    EXPECT_GT(seen.n_without_harm, 0);
+    EXPECT_GT(seen.n_ahead, all.n() / 2);
+    EXPECT_TRUE(all.n() < 100 || seen.n_not_opened > 0);
+  }
   std::printf("calls that failed: %d, requests that ended so: %d of %d, without harm: %d, worlds not opened: %d\n",
               seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened);
 }
