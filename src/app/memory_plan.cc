@@ -114,6 +114,7 @@ Status add_draft(const ModelFile& file,
     QR_TRY(const std::string path, model_path(draft.how.model));
     QR_TRY(const ModelFile its, open_model(path));
     QR_TRY(counted, count(its, draft.how));
+    QR_TRY(counted.model, shorten(std::move(counted.model), its, draft.how, draft.vocabulary, *counted.ops));
     // With other tokens its tokenizer stays.
     const int n_vocab = counted.model->info().n_vocab;
     if (n_vocab != target.info().n_vocab) needs.process += kVocabularyBytes * n_vocab;

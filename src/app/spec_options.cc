@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "app/draft_vocabulary.h"
 #include "app/memory_plan.h"
 #include "app/model_name.h"
 #include "base/bounded_reader.h"
@@ -9,6 +10,7 @@
 #include "engine/limits.h"
 #include "io/in_quotes.h"
 #include "model/mtp.h"
+#include "model/short_head.h"
 #include "spec/several.h"
 
 namespace quire {
@@ -43,6 +45,11 @@ void declare_spec_options(CommandLine& line, SpecChoice& choice) {
   line.option("--draft", choice.draft,
               "what guesses ahead: a smaller model, a folder of Medusa heads or of an EAGLE head "
               "for this model, mtp, the head that the model's own file carries, or exit:E, its first E layers");
+  line.option(
+      "--draft-vocab", choice.vocabulary,
+      "of a model that drafts, which of its tokens it can guess, so that each guess costs less: the N lowest ids, "
+      "or those of \"d2t\" in a file of safetensors (an EAGLE-3 head's, or from tools/train/frequent_tokens.py); "
+      "empty: all");
   line.option("--spec-depth", choice.depth, {0, kMostDraft},
               "tokens of every guess, 0: as many as pay, none where none do");
   line.option("--spec-width", choice.width, {1, 1 + kMostSide},
@@ -85,8 +92,14 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
                 "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE head, mtp, or exit:E");
   if (needs_none && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
+  if (!choice.vocabulary.empty() && !choice.has_draft())
+    return fail(Code::invalid,
+                "--draft-vocab " + choice.vocabulary + ": needs a model that drafts, --draft names none");
   QR_TRY(const int n_first, exit_layers(choice.draft));
   if (choice.has_draft() && choice.kind == DraftKind::none) choice.kind = kind_of(choice.draft);
+  if (!choice.vocabulary.empty() && choice.kind != DraftKind::model)
+    return fail(Code::invalid,
+                "--draft-vocab " + choice.vocabulary + ": needs a model that drafts, got --draft " + choice.draft);
   options.exit_layers = choice.has_draft() ? n_first : 0;
   options.proposer = needs_none ? mode : proposer_of(choice.kind);
   options.max_draft = choice.depth;
@@ -140,7 +153,7 @@ DraftMemory draft_memory(const Model& target, const Drafter& drafter, const Engi
 }
 
 DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
-  DraftSource out{choice.kind, how, how.weights, gives_way(choice)};
+  DraftSource out{choice.kind, how, how.weights, choice.vocabulary, gives_way(choice)};
   if (choice.kind == DraftKind::none) return out;
   const bool is_own = choice.kind == DraftKind::exit || choice.kind == DraftKind::mtp;
   out.how.model = is_own ? "" : choice.draft;
@@ -165,6 +178,17 @@ static bool same_tokens(const Tokenizer& target, const Tokenizer& draft) {
   return true;
 }
 
+Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,
+                                       const ModelFile& file,
+                                       const ModelOptions& options,
+                                       const std::string& vocabulary,
+                                       Ops& ops) {
+  QR_TRY(std::vector<Token> tokens, draft_vocabulary(vocabulary, model->info().n_vocab));
+  if (tokens.empty()) return model;
+  QR_TRY(const WeightFormat* format, heads_format(file, options));
+  return with_short_head(std::move(model), file, std::move(tokens), ops, format);
+}
+
 namespace {
 
 Result<std::unique_ptr<Tokenizer>> tokenizer_of_draft(const std::string& path) {
@@ -183,6 +207,7 @@ Result<Drafter> load_model_that_drafts(const SpecChoice& choice, const ModelOpti
   QR_TRY_VOID(check_weights_fit(file, options));
   QR_TRY(const LoadOptions as, load_options(options, &file));
   QR_TRY(out.model, load_model(file, *target.ops, as));
+  QR_TRY(out.model, shorten(std::move(out.model), file, options, choice.vocabulary, *target.ops));
   QR_TRY_VOID(file.check_unchanged());
   const int n_target = target.model->info().n_vocab, n_draft = out.model->info().n_vocab;
   if (same_tokens(*target.tokenizer, *out.tokenizer) && n_draft >= n_target) {

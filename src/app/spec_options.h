@@ -15,16 +15,17 @@
 namespace quire {
 
 struct SpecChoice {
-  std::string mode = "auto";  // auto, off, grammar, ngram, suffix, draft
-  std::string draft = {};     // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
-  int depth = 0;              // tokens of a guess, 0: as it pays
-  int width = 1;              // tokens in the place of its first
-  DraftKind kind = {};        // of the draft; apply() finds it out
+  std::string mode = "auto";    // auto, off, grammar, ngram, suffix, draft
+  std::string draft = {};       // a model, a folder of Medusa heads or of an EAGLE head, mtp or exit:E
+  std::string vocabulary = {};  // of a model that drafts: --draft-vocab (draft_vocabulary.h)
+  int depth = 0;                // tokens of a guess, 0: as it pays
+  int width = 1;                // tokens in the place of its first
+  DraftKind kind = {};          // of the draft; apply() finds it out
 
   // Whether something drafts that --draft names.
   bool has_draft() const { return !draft.empty() && (mode == "auto" || mode == "draft"); }
 };
-// --spec, --spec-depth, --spec-width, --draft.
+// --spec, --spec-depth, --spec-width, --draft, --draft-vocab.
 void declare_spec_options(CommandLine& line, SpecChoice& choice);
 // Puts it into the engine's options; the first time it looks what the draft is. Code::invalid names option and range.
 Status apply(SpecChoice& choice, EngineOptions& options);
@@ -52,6 +53,13 @@ struct Drafter {
 // one of the two has no tokenizer; heads as load_medusa, load_eagle and load_mtp. `target` outlives it. REQUIRES a
 // choice that was applied, as draft_source does.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
+// A model that drafts, of `file`, with the tokens that --draft-vocab names: itself where there are none. Errors as
+// draft_vocabulary's and with_short_head's.
+Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,
+                                       const ModelFile& file,
+                                       const ModelOptions& options,
+                                       const std::string& vocabulary,
+                                       Ops& ops);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);
 // What it takes beside the model's own memory, in an engine that guesses with it.

@@ -5,7 +5,8 @@
 //
 // A draft with tokens of its own reads and writes over a bridge (text/token_bridge.h). Where the end of a text becomes
 // other tokens as it grows, keys and values behind the last that is the same are given back. It guesses its likeliest
-// token, since draws from two vocabularies have nothing in common. Only what is settled is in its prefix tree.
+// token, since draws from two vocabularies have nothing in common; so does one that can write some of its tokens alone
+// (model/short_head.h). Only what is settled is in its prefix tree.
 //
 // What a sequence has is compared with what was computed for it, so whatever became of the guesses, keys and values of
 // those that came true are kept and the others are given back. A prompt is taken in as far as kDraftRows go in a step;
@@ -14,6 +15,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "model/short_head.h"
 #include "spec/draft_pass.h"
 #include "spec/drawn_alike.h"
 #include "spec/proposer.h"
@@ -54,6 +56,8 @@ class DraftModel final : public Proposer {
       int max_draft, const ProposerEnv& env, const DraftPass::Size& size, std::vector<Buffer> blocks, Buffer memory)
       : max_draft_(max_draft),
         bridge_(env.bridge),
+        vocabulary_(as_short_head(env.draft) == nullptr ? std::span<const Token>()
+                                                        : as_short_head(env.draft)->tokens()),
         n_vocab_(env.target->info().n_vocab),
         size_(size),
         fingerprint_(env.draft->info().fingerprint),
@@ -221,11 +225,12 @@ class DraftModel final : public Proposer {
     }
   }
 
-  bool draws_alike() const { return bridge_ == nullptr || bridge_->by_id(); }
+  bool draws_alike() const { return vocabulary_.empty() && (bridge_ == nullptr || bridge_->by_id()); }
 
   // Whether it wants one more.
-  bool take(Asked& asked, const Sampled& sampled) {
+  bool take(Asked& asked, Sampled sampled) {
     Draft& draft = *asked.draft;
+    if (sampled.ok && !vocabulary_.empty()) sampled.token = vocabulary_[static_cast<size_t>(sampled.token)];
     if (bridge_ == nullptr) return take_drawn(sampled, n_vocab_, draft);  // its vocabulary may be padded
     if (!sampled.ok) return false;
     asked.said.push_back(sampled.token);
@@ -239,6 +244,7 @@ class DraftModel final : public Proposer {
 
   const int max_draft_;
   const TokenBridge* const bridge_;
+  const std::span<const Token> vocabulary_;  // of each output its token; empty: they are the same
   const int n_vocab_;
   const DraftPass::Size size_;
   const uint64_t fingerprint_;
