@@ -8,7 +8,7 @@
 namespace quire {
 
 ShortHead::ShortHead(std::unique_ptr<Model> model, Linear out, int64_t out_bytes, std::vector<Token> tokens)
-    : model_(std::move(model)), out_({std::move(out)}), tokens_(std::move(tokens)) {
+    : model_(std::move(model)), out_({out}), tokens_(std::move(tokens)) {
   info_ = model_->info();
   info_.weight_bytes += out_bytes;
 }
@@ -56,7 +56,7 @@ Result<std::unique_ptr<Model>> with_short_head(
   }
   const int64_t bytes = n * part.row_bytes();
   QR_TRY(Linear out, ops.load_linear(part, nullptr, Shard{}));
-  return std::make_unique<ShortHead>(std::move(model), std::move(out), bytes, std::move(tokens));
+  return std::make_unique<ShortHead>(std::move(model), out, bytes, std::move(tokens));
 }
 
 }  // namespace quire

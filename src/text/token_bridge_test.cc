@@ -118,6 +118,7 @@ TEST(TokenBridge, CutsTextAsTheDraftDoesWhateverTheTarget) {
   const auto paths = vocabularies();
   QR_NEED_FILE(paths[0]);
   std::vector<std::unique_ptr<Tokenizer>> all;
+  all.reserve(paths.size() + 1);
   for (const auto& path : paths) all.push_back(load_gguf_tokenizer(path));
   std::string text;
   for (int i = 0; i < 4; ++i) text += kProse;
@@ -148,6 +149,7 @@ TEST(TokenBridge, GuessesAreTheTargetsOwnTokens) {
   const auto paths = vocabularies();
   QR_NEED_FILE(paths[0]);
   std::vector<std::unique_ptr<Tokenizer>> all;
+  all.reserve(paths.size() + 1);
   for (const auto& path : paths) all.push_back(load_gguf_tokenizer(path));
   const std::string text(kProse);
   for (size_t t = 0; t < all.size(); ++t) {
@@ -185,6 +187,7 @@ TEST(TokenBridge, HoldsForRandomTokens) {
   QR_NEED_FILE(paths[0]);
   std::mt19937 random(11);
   std::vector<std::unique_ptr<Tokenizer>> all;
+  all.reserve(paths.size() + 1);
   for (const auto& path : paths) all.push_back(load_gguf_tokenizer(path));
   all.push_back(tokenizer_of(byte_spec({})));
   for (size_t t = 0; t < all.size(); ++t) {
