@@ -89,6 +89,16 @@ Result<Counted> count(const ModelFile& file, const ModelOptions& options, const 
   return out;
 }
 
+// The tokenizer of a draft with other tokens, which stays, and the bridge's tables. 0 where there is no bridge; what
+// cannot be read is refused where it is loaded.
+int64_t bridge_bytes(const std::string& target, int n_target, const std::string& draft, int n_draft) {
+  if (n_draft >= n_target) {
+    const auto ours = load_tokenizer_of(target), its = load_tokenizer_of(draft);
+    if (!ours || !its || !needs_bridge(**ours, n_target, **its, n_draft)) return 0;
+  }
+  return kVocabularyBytes * n_draft + int64_t{sizeof(Token)} * (n_target + n_draft);
+}
+
 // What guesses for `target`, the model of `file`, adds; `options` have n_ctx and max_draft filled in.
 Status add_draft(const ModelFile& file,
                  const Model& target,
@@ -115,9 +125,7 @@ Status add_draft(const ModelFile& file,
     QR_TRY(const ModelFile its, open_model(path));
     QR_TRY(counted, count(its, draft.how));
     QR_TRY(counted.model, shorten(std::move(counted.model), its, draft.how, draft.vocabulary, *counted.ops));
-    // With other tokens its tokenizer stays.
-    const int n_vocab = counted.model->info().n_vocab;
-    if (n_vocab != target.info().n_vocab) needs.process += kVocabularyBytes * n_vocab;
+    needs.process += bridge_bytes(file.path, target.info().n_vocab, path, counted.model->info().n_vocab);
   } else if (draft.kind == DraftKind::mtp) {
     QR_TRY(counted, count(file, draft.how, &target));
   }
@@ -181,7 +189,8 @@ Result<MemoryNeeds> measure_needs(const ModelFile& file,
   out.state_bytes = n_states_for(resolved, 1) * info.kv_layout.state_bytes();
   QR_TRY_VOID(check_options(resolved, info.strip_tokens));
   out.scratch = scratch_bytes(*counted.model, resolved);
-  if (resolved.overlap.value_or(false)) out.scratch += sent_bytes(info.n_vocab, resolved);
+  // A device's steps leave them on the host, which is not planned for here.
+  if (resolved.overlap.value_or(false) && !has_own_memory(model)) out.scratch += sent_bytes(info.n_vocab, resolved);
   QR_TRY_VOID(add_draft(file, *counted.model, resolved, draft, out));
   return out;
 }

@@ -164,18 +164,17 @@ DraftSource draft_source(const SpecChoice& choice, const ModelOptions& how) {
   return out;
 }
 
-// Whether each token of the one is the same of the other.
-static bool same_tokens(const Tokenizer& target, const Tokenizer& draft) {
-  if (target.n_vocab() != draft.n_vocab()) return false;
+bool needs_bridge(const Tokenizer& target, int n_target, const Tokenizer& draft, int n_draft) {
+  if (n_draft < n_target || target.n_vocab() != draft.n_vocab()) return true;
   std::string ours, its;
   for (Token id = 0; id < target.n_vocab(); ++id) {
     ours.clear();
     its.clear();
     target.append_bytes(id, true, ours);
     draft.append_bytes(id, true, its);
-    if (ours != its) return false;
+    if (ours != its) return true;
   }
-  return true;
+  return false;
 }
 
 Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,
@@ -210,7 +209,7 @@ Result<Drafter> load_model_that_drafts(const SpecChoice& choice, const ModelOpti
   QR_TRY(out.model, shorten(std::move(out.model), file, options, choice.vocabulary, *target.ops));
   QR_TRY_VOID(file.check_unchanged());
   const int n_target = target.model->info().n_vocab, n_draft = out.model->info().n_vocab;
-  if (same_tokens(*target.tokenizer, *out.tokenizer) && n_draft >= n_target) {
+  if (!needs_bridge(*target.tokenizer, n_target, *out.tokenizer, n_draft)) {
     out.tokenizer.reset();
     return out;
   }

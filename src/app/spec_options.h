@@ -53,6 +53,8 @@ struct Drafter {
 // one of the two has no tokenizer; heads as load_medusa, load_eagle and load_mtp. `target` outlives it. REQUIRES a
 // choice that was applied, as draft_source does.
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
+// Whether a draft's tokens are not the target's; n_target and n_draft: ids that their embeddings have.
+bool needs_bridge(const Tokenizer& target, int n_target, const Tokenizer& draft, int n_draft);
 // A model that drafts, of `file`, with the tokens that --draft-vocab names: itself where there are none. Errors as
 // draft_vocabulary's and with_short_head's.
 Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,

@@ -133,6 +133,11 @@ int64_t memory_of(const ModelOptions& options) {
   return of_device < 0 ? available_memory() : of_device;
 }
 
+bool has_own_memory(const ModelOptions& options) {
+  const Backend& backend = backend_of(options);
+  return backend.free_bytes != nullptr && backend.free_bytes() >= 0;
+}
+
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {
   return backend_of(options).linear_bytes(format, n_out, n_in);
 }

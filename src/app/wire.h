@@ -67,6 +67,8 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer_of(const std::string& named);
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in);
 // Bytes that are left now where the chosen backend puts weights, cache and activations.
 int64_t memory_of(const ModelOptions& options);
+// Whether that is another memory than the host's.
+bool has_own_memory(const ModelOptions& options);
 // Instruction sets of the cpu backend that run here, the fastest last.
 std::vector<std::string> usable_isas();
 

@@ -26,8 +26,9 @@ namespace {
 
 // Of a draft with tokens of its own: so many for each of the target's that is asked for, at most.
 constexpr int kMostRounds = 2;
-// Tokens that go over a bridge in a call: all together, and of each sequence in any case.
-constexpr size_t kMostBridged = 16384, kAlwaysBridged = 64;
+// Tokens that go over a bridge in a call: all together, and of each sequence in any case, which is what a step with the
+// longest guess adds.
+constexpr size_t kMostBridged = 16384, kAlwaysBridged = 65;
 
 // What the draft has computed for a sequence: the first n_computed tokens of its context as it was, then guesses. All
 // in the draft's tokens.
