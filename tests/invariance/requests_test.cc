@@ -103,7 +103,7 @@ Request request(int i) {
   out.sampling.typical_p = i % 8 == 5 ? 0.8F : 1.0F;
   out.sampling.dynatemp_range = i % 9 == 2 ? 0.4F : 0.0F;
   out.sampling.n_prompt_logprobs = i % 9 == 4 ? 2 : -1;
-  if (i % 7 == 1) out.sampling.logit_bias = {{static_cast<Token>(i % 90), 4.0F, 1.0F}, {104, 2.0F, 1.0F}};
+  if (i % 7 == 1) out.sampling.logit_bias = {{static_cast<Token>(i % 90), 4.0F, 1.0F}, {104, -2.0F, 1.0F}};
   return out;
 }
 
