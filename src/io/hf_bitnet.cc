@@ -15,14 +15,12 @@ constexpr int64_t kPerByte = 4;
 
 // The factor of all numbers.
 Result<float> read_factor(const HfQuantisation& how, const TensorPlace& scale) {
-  float out = 0;
-  scale_format_of(scale)->decode(scale.bytes().data(), &out);
-  if (how.divides) out = 1 / out;
-  if (std::isfinite(out)) return out;
-  return fail(Code::corrupt,
-              scale.label() + ": " +
-                  (how.divides ? "must be finite and not 0, 1 divided by it is " : "must be finite, is ") +
-                  std::to_string(out));
+  float stored = 0;
+  scale_format_of(scale)->decode(scale.bytes().data(), &stored);
+  const float factor = how.divides ? 1 / stored : stored;
+  if (std::isfinite(stored) && std::isfinite(factor)) return factor;
+  return fail(Code::corrupt, scale.label() + ": must be finite" +
+                                 (how.divides ? ", and so must 1 divided by it, is " : ", is ") + shown_number(stored));
 }
 
 Result<HostWeight> assemble(const HfQuantisation& how, const TensorPlaces& places, const std::string& name) {

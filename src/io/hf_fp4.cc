@@ -31,7 +31,7 @@ Status find_number(
   out = load_as<float>(place.bytes().data());
   if (std::isfinite(out) && out >= (divides ? 0x1p-126F : 0.0F)) return {};
   return fail(Code::corrupt, place.label() + ": must be finite and at least " + (divides ? "2^-126" : "0") + ", is " +
-                                 std::to_string(out));
+                                 shown_number(out));
 }
 
 Status check_finite(const TensorPlace& scales, const Fp4Parts& parts) {
@@ -77,10 +77,11 @@ template <size_t kAt>
 QuantisedKind kind_of() {
   return {.numbers = kNames[kAt].numbers,
           .type = kNames[kAt].numbers == ".weight" ? "U8" : "",
-          .others = {kScales, kDivisor, kFactor, ".input_global_scale", ".input_scale"},
+          .others = {kScales, kDivisor, kFactor},
           .numbers_of = [](const HfQuantisation&) { return int64_t{2}; },
           .assemble = [](const HfQuantisation&, const TensorPlaces& places,
-                         const std::string& name) { return assemble(kNames[kAt], places, name); }};
+                         const std::string& name) { return assemble(kNames[kAt], places, name); },
+          .passed_over = {".input_global_scale", ".input_scale"}};
 }
 
 }  // namespace

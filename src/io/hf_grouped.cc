@@ -161,7 +161,7 @@ QuantisedKind kind_of(const PartNames& names) {
 QuantisedKind kind_of_bytes() {
   QuantisedKind out = kind_of(kBytesParts);
   out.type = "I8";
-  for (const std::string_view name : {".input_scale", ".input_zero_point", ".output_scale"}) out.others.push_back(name);
+  out.passed_over = {".input_scale", ".input_zero_point", ".output_scale"};
   return out;
 }
 

@@ -58,7 +58,8 @@ const QuantisedKind& mxfp4_blocks_kind() {
                                    .type = "",
                                    .others = {kScales},
                                    .numbers_of = [](const HfQuantisation&) { return int64_t{2}; },
-                                   .assemble = &assemble};
+                                   .assemble = &assemble,
+                                   .plain = ""};
   return kKind;
 }
 

@@ -21,6 +21,11 @@ TEST(HfMxfp4, BlocksAndScalesAreOneWeight) {
   EXPECT_THAT(with_keys(bad, keys), HasSubstr("\"m_scales\": has shape [2, 24], [2, 8, 3] wanted"));
   bad.erase("m_scales");
   EXPECT_THAT(with_keys(bad, keys), HasSubstr("\"m_scales\" is missing, shape [2, 8, 3] wanted"));
+  Tensors plain = good;
+  plain["m"] = {"BF16", {1}, "bf"};
+  plain.erase("m_blocks");
+  EXPECT_EQ(with_keys(plain, keys),
+            "model.safetensors: tensor \"m_scales\": \"m_blocks\" is missing, and \"m\" has dtype BF16");
   bad["m_blocks"].shape = {16, 3, 16};
   EXPECT_THAT(with_keys(bad, keys), HasSubstr("has shape [16, 3, 16], four dimensions, the last of 16, wanted"));
   bad["m_blocks"] = {"I8", {2, 8, 3, 16}, std::string(768, 'w')};

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "io/hf_config.h"
+#include "io/in_quotes.h"
 #include "io/quantised_kinds.h"
 
 namespace quire {
@@ -100,6 +101,29 @@ bool is_numbers(const QuantisedKind& kind, const SafeTensor& tensor) {
   return tensor.name.ends_with(kind.numbers) && (kind.type.empty() || tensor.dtype == kind.type);
 }
 
+// No part of a weight may be left beside a plain one, which would be taken without its scales.
+Status check_left(const QuantisedKind& kind,
+                  const TensorPlaces& places,
+                  const std::set<std::string, std::less<>>& taken) {
+  for (const auto& [tensor, place] : places) {
+    if (taken.contains(tensor)) continue;
+    for (const std::string_view part : kind.others) {
+      if (!tensor.ends_with(part)) continue;
+      const std::string name = tensor.substr(0, tensor.size() - part.size());
+      const auto plain = places.find(name + std::string(kind.plain));
+      if (plain == places.end()) continue;
+      const std::string& type = plain->second.tensor->dtype;
+      if (!kind.type.empty()) {
+        return fail(Code::unsupported, plain->second.label() + ": dtype " + type + " beside " + in_quotes(tensor) +
+                                           " is not supported (supported: " + std::string(kind.type) + ")");
+      }
+      return fail(Code::not_found, place.label() + ": " + in_quotes(name + std::string(kind.numbers)) +
+                                       " is missing, and " + in_quotes(plain->first) + " has dtype " + type);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int64_t> read_group_size(const ConfigKeys& keys) {
@@ -160,7 +184,7 @@ std::optional<int64_t> quantised_numbers(const HfQuantisation& how, const SafeTe
     return n;
   }
   const auto ends = [&](std::string_view part) { return tensor.name.ends_with(part); };
-  if (std::ranges::any_of(kind.others, ends)) return 0;
+  if (std::ranges::any_of(kind.others, ends) || std::ranges::any_of(kind.passed_over, ends)) return 0;
   return std::nullopt;
 }
 
@@ -176,8 +200,11 @@ Status take_quantised(const HfQuantisation& how, std::vector<TensorFile>& shards
     const std::string name = tensor.substr(0, tensor.size() - kind.numbers.size());
     QR_TRY(out.tensors.emplace_back(), kind.assemble(how, places, name));
     taken.insert(tensor);
-    for (const std::string_view part : kind.others) taken.insert(name + std::string(part));
+    for (const auto* parts : {&kind.others, &kind.passed_over}) {
+      for (const std::string_view part : *parts) taken.insert(name + std::string(part));
+    }
   }
+  QR_TRY_VOID(check_left(kind, places, taken));
   for (TensorFile& shard : shards) {
     std::erase_if(shard.tensors, [&](const SafeTensor& tensor) { return taken.contains(tensor.name); });
   }

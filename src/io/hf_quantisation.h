@@ -48,7 +48,7 @@ std::optional<int64_t> quantised_numbers(const HfQuantisation& how, const SafeTe
 
 // Adds every weight that `shards` hold in several tensors to `out` and takes those tensors away from `shards`. Errors
 // name file, tensor, what was found and what is wanted: types, shapes and groups that do not fit together, scales that
-// are not finite, a part that is missing. Nothing of a weight's size is allocated.
+// are not finite, a part that is missing, a plain weight beside scales. Nothing of a weight's size is allocated.
 Status take_quantised(const HfQuantisation& how, std::vector<TensorFile>& shards, ModelFile& out);
 
 }  // namespace quire

@@ -189,7 +189,7 @@ TEST(HfQuantisation, RefusesFloatsByTensor) {
   EXPECT_EQ(error("m.weight", {"F8_E4M3", {12800}, std::string(12800, 'w')}),
             "model.safetensors: tensor \"m.weight\": has shape [12800], two dimensions wanted");
   EXPECT_THAT(error("m.weight", {"F8_E5M2", {100, 128}, std::string(12800, 'w')}),
-              HasSubstr("tensor \"m.weight\": byte"));
+              HasSubstr("tensor \"m.weight\": dtype F8_E5M2 beside \"m.weight_scale_inv\" is not supported"));
   Tensors tensors = good;
   tensors.erase(scale);
   EXPECT_EQ(with_keys(tensors, keys),
@@ -296,7 +296,7 @@ TEST(HfQuantisation, FloatsInSmallGroupsAreOneWeight) {
   EXPECT_THAT(with_keys(bad, mx4), HasSubstr("\"m.weight_scale\": row 1, column 1: must be finite, is nan"));
   bad = fp4_tensors("F8_E4M3", 6);
   bad["m.weight_global_scale"].bytes = bytes_of(std::vector<float>(1, 0.0F));
-  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\": must be finite and at least 2^-126, is 0.0"));
+  EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\": must be finite and at least 2^-126, is 0"));
   bad.erase("m.weight_global_scale");
   EXPECT_THAT(with_keys(bad, nv4), HasSubstr("\"m.weight_global_scale\" is missing, shape [1] wanted"));
   bad["m.weight_packed"] = {"U8", {48, 8}, std::string(384, 'w')};
@@ -326,7 +326,7 @@ TEST(HfQuantisation, ModelOptsFloatsAreOneWeight) {
   EXPECT_THAT(opened(four, "{}", R"(hf_quant_config.json{"quantization":7})"),
               HasSubstr("hf_quant_config.json: key \"quantization\": must be an object"));
   four["m.weight_scale_2"].bytes = bytes_of(std::vector<float>(1, -1.0F));
-  EXPECT_THAT(with_keys(four, nvfp4), HasSubstr("\"m.weight_scale_2\": must be finite and at least 0, is -1.0"));
+  EXPECT_THAT(with_keys(four, nvfp4), HasSubstr("\"m.weight_scale_2\": must be finite and at least 0, is -1"));
   four.erase("m.weight_scale_2");
   EXPECT_THAT(with_keys(four, nvfp4), HasSubstr("\"m.weight_scale_2\" is missing"));
 }
@@ -460,6 +460,31 @@ TEST(HfQuantisation, RefusesPackedRowsByTensor) {
   Tensors tensors = packed_tensors();
   tensors.erase("m.weight_shape");
   EXPECT_THAT(with_keys(tensors, keys), HasSubstr("\"m.weight_shape\" is missing, shape [2] wanted"));
+}
+
+// What is left of a quantised weight beside a plain one: taken as it is, its factor would be lost.
+TEST(HfQuantisation, PlainWeightsUnderScalesAreRefused) {
+  const auto said = [](Tensors tensors, const std::string& numbers, const std::string& keys) {
+    tensors.erase(numbers);
+    tensors["m.weight"] = {"BF16", {1}, "bf"};
+    return with_keys(tensors, keys).substr(std::strlen("model.safetensors: tensor "));
+  };
+  const std::string fp8 = kFp8;
+  EXPECT_EQ(said(fp8_tensors("m.weight_scale_inv", {4, 1}), "", fp8 + R"(,"weight_block_size":[32,128])"),
+            "\"m.weight\": dtype BF16 beside \"m.weight_scale_inv\" is not supported (supported: F8_E4M3)");
+  EXPECT_THAT(said(fp8_tensors("m.weight_scale", {}), "", fp8), HasSubstr("beside \"m.weight_scale\" is not"));
+  EXPECT_THAT(said(byte_tensors({8}), "", byte_keys(R"("strategy":"channel")")), HasSubstr("(supported: I8)"));
+  EXPECT_THAT(said(table_tensors(false), "", kFourBits), HasSubstr("beside \"m.weight.absmax\" is not"));
+  EXPECT_EQ(said(gptq_tensors(), "m.qweight", kGptq),
+            "\"m.g_idx\": \"m.qweight\" is missing, and \"m.weight\" has dtype BF16");
+  EXPECT_THAT(said(packed_tensors(), "m.weight_packed", packed_keys(R"("num_bits":4,"group_size":32)")),
+              HasSubstr("\"m.weight_packed\" is missing, and"));
+  Tensors good = fp8_tensors("m.weight_scale", {});  // what others have beside weights that are not quantised
+  good["n.weight"] = good["norm.weight"];
+  for (const char* name : {"n.input_scale", "n.output_scale", "n.k_scale", "n.v_scale"}) {
+    good[name] = good["m.input_scale"];
+  }
+  EXPECT_EQ(with_keys(good, fp8 + R"(,"modules_to_not_convert":["n"])"), "e4m3, scales of 100 x 128, f8_128");
 }
 
 // Without the configuration nobody knows what the numbers mean.

@@ -61,9 +61,10 @@ int64_t numbers_of(const HfQuantisation&) { return 1; }
 const QuantisedKind& scaled_kind() {
   static const QuantisedKind kKind{.numbers = kNumbers,
                                    .type = "F8_E4M3",
-                                   .others = {kInverse, kScale, ".input_scale", ".activation_scale", ".output_scale"},
+                                   .others = {kInverse, kScale},
                                    .numbers_of = &numbers_of,
-                                   .assemble = &assemble};
+                                   .assemble = &assemble,
+                                   .passed_over = {".input_scale", ".activation_scale", ".output_scale"}};
   return kKind;
 }
 

@@ -1,6 +1,7 @@
 #include "io/quantised_kinds.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "io/in_quotes.h"
 #include "io/shape_text.h"
@@ -48,6 +49,11 @@ Result<TensorPlace> scales_of(const TensorPlaces& places,
 const WeightFormat* scale_format_of(const TensorPlace& scales) {
   const std::string& type = scales.tensor->dtype;
   return find_weight_format(std::string_view(type == "F16" ? "f16" : type == "BF16" ? "bf16" : "f32"));
+}
+
+std::string shown_number(float value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 Status check_columns(const TensorPlace& numbers, int64_t n, int64_t per) {

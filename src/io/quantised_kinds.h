@@ -40,16 +40,21 @@ Result<TensorPlace> scales_of(const TensorPlaces& places,
                               const std::string& of);
 const WeightFormat* scale_format_of(const TensorPlace& scales);
 
+// A number of a file, as errors show it: with all of its digits.
+std::string shown_number(float value);
+
 // Whether `numbers`, of `n` elements with `per` inputs each, is no wider than kMostColumns. Code::unsupported.
 Status check_columns(const TensorPlace& numbers, int64_t n, int64_t per = 1);
 
 struct QuantisedKind {
   std::string_view numbers;                          // behind a module's name: the tensor that holds the numbers
   std::string_view type;                             // of it; empty: told when it is read
-  std::vector<std::string_view> others;              // the tensors beside it, needed or passed over
+  std::vector<std::string_view> others;              // the tensors beside it that say how large its numbers are
   int64_t (*numbers_of)(const HfQuantisation& how);  // how many numbers an element of it holds
   // The weight NAME.weight.
   Result<HostWeight> (*assemble)(const HfQuantisation& how, const TensorPlaces& places, const std::string& name);
+  std::vector<std::string_view> passed_over = {};  // tensors beside it that change no weight
+  std::string_view plain = ".weight";              // behind a module's name: the weight where it is not quantised
 };
 
 const QuantisedKind& grouped_kind(GroupedParts::Layout layout);
