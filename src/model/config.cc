@@ -12,6 +12,21 @@
 namespace quire {
 namespace {
 
+// The error of a part of heads that cannot turn, under the key that gives its width.
+std::string turning_part(const Metadata& meta, const std::string& prefix, const DecoderConfig& c) {
+  const auto key = [&](const char* name) { return meta.shown(prefix + name); };
+  const auto is_there = [&](const char* name) { return meta.find(prefix + name) != nullptr; };
+  const std::string is = ", is " + std::to_string(c.n_rope);
+  if (is_there("rope.dimension_count")) {
+    return "key " + key("rope.dimension_count") + ": must be even, at least 2 and at most " +
+           std::to_string(c.head_dim) + is;
+  }
+  if (is_there("attention.key_length")) return "key " + key("attention.key_length") + ": must be even, at least 2" + is;
+  return "key " + key("embedding_length") + ": " + std::to_string(c.n_embd) + " by " + key("attention.head_count") +
+         ", which is " + std::to_string(c.n_heads) + ", makes heads of " + std::to_string(c.n_rope) +
+         " numbers: must be even, at least 2";
+}
+
 Status check_heads(const ModelFile& file, const std::string& prefix, const DecoderConfig& c) {
   const auto key = [&](const char* name) { return file.meta.shown(prefix + name); };
   const std::string n_heads = "key " + key("attention.head_count") + ": " + std::to_string(c.n_heads);
@@ -24,10 +39,7 @@ Status check_heads(const ModelFile& file, const std::string& prefix, const Decod
                 n_heads + " is more than " + key("embedding_length") + ", which is " + std::to_string(c.n_embd));
   }
   if (c.n_rope < 2 || c.n_rope % 2 != 0 || c.n_rope > c.head_dim) {
-    const bool is_whole = file.meta.find(prefix + "rope.dimension_count") == nullptr;  // all of a head turns
-    return fail(Code::corrupt, "key " + key(is_whole ? "attention.key_length" : "rope.dimension_count") +
-                                   ": must be even, at least 2 and at most " + std::to_string(c.head_dim) + ", is " +
-                                   std::to_string(c.n_rope));
+    return fail(Code::corrupt, turning_part(file.meta, prefix, c));
   }
   const HeadSizes& local = c.local;
   if (local.n_kv == 0 || (c.n_heads % local.n_kv == 0 && local.n_rope % 2 == 0 && local.n_rope <= local.k_dim)) {

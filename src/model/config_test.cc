@@ -205,6 +205,16 @@ TEST(DecoderConfig, RefusesWhatIsOutOfRange) {
       HasSubstr("\"llama.attention.head_count\": 4 is no multiple of \"llama.attention.head_count_kv\", which is 3"));
   EXPECT_THAT(error_with("rope.dimension_count", int64_t{15}), HasSubstr("rope.dimension_count\": must be even"));
   EXPECT_THAT(error_with("rope.dimension_count", int64_t{18}), HasSubstr("at most 16, is 18"));
+  ModelFile file = good_file();  // where all of a head turns, the key that gives its width
+  file.meta.values.erase("llama.rope.dimension_count");
+  file.meta.values["llama.embedding_length"] = int64_t{36};
+  EXPECT_EQ(
+      read_decoder_config(file, LoadOptions{}).error().message,
+      "m.gguf: key \"llama.embedding_length\": 36 by \"llama.attention.head_count\", which is 4, makes heads of 9 "
+      "numbers: must be even, at least 2");
+  file.meta.values["llama.attention.key_length"] = int64_t{15};
+  EXPECT_EQ(read_decoder_config(file, LoadOptions{}).error().message,
+            "m.gguf: key \"llama.attention.key_length\": must be even, at least 2, is 15");
 }
 
 TEST(DecoderConfig, LayersWithAWindowMayHaveHeadsOfTheirOwn) {

@@ -12,8 +12,8 @@ from quire_server import ROOT, binary
 from test_states import MODELS, served
 
 ADDRESSES = 1 << 30
-DENSE, GEMMA, MIXTRAL, GROUPS, LATENT, HYBRID, DELTA = ('qwen3', 'gemma3', 'mixtral', 'deepseek2-groups', 'deepseek2', 'granitehybrid',
-                                                       'qwen35')
+DENSE, NATURAL, GEMMA, MIXTRAL, GROUPS, LATENT, HYBRID, DELTA = ('qwen3', 'olmo2', 'gemma3', 'mixtral', 'deepseek2-groups', 'deepseek2',
+                                                                'granitehybrid', 'qwen35')
 # Which folder, what its config.json says, and the key that is named with what was found and what is wanted.
 CONFIGS = [
     (DENSE, {'num_hidden_layers': 0}, 'key "num_hidden_layers": must be an integer in [1, 4096], is 0'),
@@ -24,7 +24,8 @@ CONFIGS = [
     (DENSE, {'hidden_size': 63}, '.weight": has shape [64], [63] wanted'),
     (DENSE, {'num_attention_heads': 3}, 'key "num_attention_heads": 3 is no multiple of "num_key_value_heads", which is 2'),
     (DENSE, {'head_dim': 100000}, 'key "head_dim": must be an integer in [1, 576], is 100000'),
-    (DENSE, {'head_dim': 15}, 'key "head_dim": must be even, at least 2 and at most 15, is 15'),
+    (DENSE, {'head_dim': 15}, 'key "head_dim": must be even, at least 2, is 15'),
+    (NATURAL, {'hidden_size': 36}, 'key "hidden_size": 36 by "num_attention_heads", which is 4, makes heads of 9 numbers: must be even'),
     (DENSE, {'intermediate_size': -1}, 'key "intermediate_size": must be an integer in [1, 4194304], is -1'),
     (DENSE, {'max_position_embeddings': 0}, 'key "max_position_embeddings": must be an integer in [1, 268435456], is 0'),
     (DENSE, {'rms_norm_eps': -1}, 'key "rms_norm_eps": must be a number in [0.000000, 1.000000], is -1'),
