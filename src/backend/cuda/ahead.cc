@@ -45,6 +45,7 @@ void CudaOps::send(const StepRows& to, const StepRows& from, int slot) {
   runtime_->download(reinterpret_cast<std::byte*>(to.picked.ptr<int32_t>()), from.picked.ptr<int32_t>(), n * 4);
   runtime_->set_mark(slot);
   loaded_->sent(slot);
+  is_behind_marks_ = true;
   has_new_tables_ = true;
   sent_.at(static_cast<size_t>(slot)) = {.is_under_way = true, .done = {}};
 }
@@ -55,6 +56,7 @@ Status CudaOps::arrived(int slot) {
   if (sent.done && !runtime_->is_well()) static_cast<void>(take_error());
   if (sent.done) loaded_->arrived(slot);
   sent.is_under_way = false;
+  if (is_behind_marks_ && std::ranges::none_of(sent_, &Sent::is_under_way)) loaded_->finished();
   return std::exchange(sent.done, {});
 }
 

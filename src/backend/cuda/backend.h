@@ -97,7 +97,8 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void wait();
   // Something is asked of the device.
   void begin() {
-    if (std::exchange(is_idle_, false)) loaded_->begun();
+    is_idle_ = false;
+    if (std::exchange(is_behind_marks_, false)) loaded_->begun();
   }
   void forget_turns();
 
@@ -157,8 +158,9 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   std::byte* workspace_ = nullptr;
   TableCopies tables_;
   Slopes slopes_;
-  bool is_idle_ = true;         // nothing was asked for since the last wait
-  bool has_new_tables_ = true;  // that the host may have written to: they are not on the device
+  bool is_idle_ = true;          // nothing was asked for since the last wait
+  bool is_behind_marks_ = true;  // nor since the last send
+  bool has_new_tables_ = true;   // that the host may have written to: they are not on the device
   // What was sent in each slot and has not arrived.
   struct Sent {
     bool is_under_way = false;
