@@ -69,16 +69,16 @@ class Cuda(unittest.TestCase):
                 for backend, code in (('cuda', 1), ('cpu', 0)):
                     done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', backend)
                     self.assertEqual(done.returncode != 0, code != 0, done.stderr)
-                    self.assertEqual('--backend cuda: NVIDIA\'s driver cannot be opened: ' in done.stderr, backend == 'cuda')
+                    self.assertEqual('the cuda backend: NVIDIA\'s driver cannot be opened: ' in done.stderr, backend == 'cuda')
 
     def test_what_has_no_kernel_is_refused_by_name(self):
         if not self.emulates:
             self.assertNotEqual(self.first.returncode, 0)
-            self.assertIn('--backend cuda: this program has no CUDA runtime', self.first.stderr)
+            self.assertIn('the cuda backend: this program has no CUDA runtime', self.first.stderr)
             return
         done = quire('generate', DRAFT, 'a', '--max-tokens', '1', '--backend', 'cuda', '--kv-type', 'kivi2')
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn('--backend cuda has no kernels for --kv-type kivi2 so far', done.stderr)
+        self.assertIn('the cuda backend has no kernels for --kv-type kivi2 so far', done.stderr)
 
 
 if __name__ == '__main__':

@@ -35,6 +35,44 @@ TEST(Cuda, ADeviceWithLittleSharedMemoryDoesManyRowsSomeAtATime) {
   EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = 99 << 10})));
 }
 
+// Many rows of codecs whose tiles take more than there is.
+template <bool kIsWide>
+std::vector<float> attention_of_many_rows(Bench& bench) {
+  std::vector<float> out;
+  for (const std::string_view codec : {"f16", "bf16", "f32"}) {
+    if (kIsWide && codec == "f32") continue;
+    const int dim = kIsWide ? 272 : 32;
+    std::ranges::copy(attended(bench, {4, 2, dim, {30, 0}, {9, 12}, 0, 0, false, codec}), std::back_inserter(out));
+  }
+  return out;
+}
+
+TEST(Cuda, ADeviceWithLittleSharedMemoryAttendsRowByRow) {
+  for (const Body body : {attention_of_many_rows<false>, attention_of_many_rows<true>}) {
+    EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = 99 << 10})));
+  }
+}
+
+TEST(Cuda, HeadsThatADevicesSharedMemoryCannotHoldAreRefused) {
+  const auto refusal = [](std::string_view codec, int k_dim, bool values_in_keys, int shared_bytes) {
+    AttnParams layer{.k_codec = find_kv_codec(codec), .v_codec = find_kv_codec(codec)};
+    layer.k_dim = k_dim;
+    layer.v_dim = 64;
+    layer.values_in_keys = values_in_keys;
+    const Status fits = cuda::check_room(layer, {.shared_bytes = shared_bytes});
+    return fits ? "" : fits.error().message;
+  };
+  EXPECT_EQ(refusal("f32", 320, false, 99 << 10),
+            "the cuda backend: heads of 320 components in a cache of --kv-type f32 take 157088 bytes of shared memory, "
+            "the device has 101376");
+  EXPECT_NE(refusal("f32", 128, true, 99 << 10), "");
+  EXPECT_EQ(refusal("f32", 320, false, 227 << 10), "");
+  for (const std::string_view codec : {"f16", "bf16", "q8", "f8", "q4", "k8v4"}) {
+    EXPECT_EQ(refusal(codec, 576, codec != "k8v4", 99 << 10), "");
+  }
+  EXPECT_EQ(refusal("f32", 256, false, 99 << 10), "");
+}
+
 std::vector<float> one_low_rank(Bench& bench) {
   OneLayer layer;
   layer.add(bench.ops(), &AdapterLayer::qkv, {{96, 20}}, 5);

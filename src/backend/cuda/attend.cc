@@ -51,6 +51,21 @@ void with_codec(const AttnParams& params, const With& with) {
 template <class Codec>
 constexpr bool kIsOfBytes = Codec::Keys::kRotatesKeys;
 
+// Whether a value can be read out of its key.
+template <class Codec>
+constexpr bool kHasLatent = Codec::Keys::kTogether == Codec::Values::kTogether;
+
+bool is_wide(const AttnParams& params) { return std::max(params.k_dim, params.v_dim) > kUsualHead; }
+
+// What the kernel takes of shared memory that does without AttendRows.
+template <class Codec>
+int least_shared_bytes(const AttnParams& params) {
+  if constexpr (kHasLatent<Codec>) {
+    if (params.values_in_keys) return AttendLatentRow<Codec>::kSharedBytes;
+  }
+  return is_wide(params) ? AttendWideRow<Codec>::kSharedBytes : AttendRow<Codec>::kSharedBytes;
+}
+
 // Of the components from `first` on.
 Signs signs_of_rotation(int first = 0) {
   Signs out{};
@@ -160,17 +175,23 @@ class Attending {
 
   void attend(bool is_of_many, int64_t begin, int64_t end, const Queries& q, const States& to) const {
     if (begin >= end) return;
-    const bool is_wide = std::max(params_.k_dim, params_.v_dim) > kUsualHead;
-    if constexpr (Codec::Keys::kTogether == Codec::Values::kTogether) {
+    if constexpr (kHasLatent<Codec>) {
       if (params_.values_in_keys) return attend_as<AttendLatentRow<Codec>>(begin, end, q, to);
     }
-    if (is_wide) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
+    if (is_wide(params_)) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
     if constexpr (std::is_same_v<Codec, CodecBF16>) {
-      if (arithmetic_ == CudaArithmetic::tensor && is_of_many) return attend_as<AttendTensorRows>(begin, end, q, to);
-      if (arithmetic_ == CudaArithmetic::tensor) return attend_as<AttendTensorRow>(begin, end, q, to);
+      const bool is_tensor = arithmetic_ == CudaArithmetic::tensor;
+      if (is_tensor && is_of_many && fits<AttendTensorRows>()) return attend_as<AttendTensorRows>(begin, end, q, to);
+      if (is_tensor) return attend_as<AttendTensorRow>(begin, end, q, to);
     }
-    if (is_of_many && AttendRows<Codec>::takes(params_.v_dim)) return attend_as<AttendRows<Codec>>(begin, end, q, to);
+    using Many = AttendRows<Codec>;
+    if (is_of_many && Many::takes(params_.v_dim) && fits<Many>()) return attend_as<Many>(begin, end, q, to);
     attend_as<AttendRow<Codec>>(begin, end, q, to);
+  }
+  // Into the shared memory of this device; where many rows do not, they go one by one.
+  template <class Kernel>
+  bool fits() const {
+    return Kernel::kSharedBytes <= runtime_.size().shared_bytes;
   }
 
   template <class Kernel>
@@ -217,6 +238,16 @@ class Attending {
 
 bool has_codec(std::string_view name) {
   return with_codec(name, [](auto) {});
+}
+
+Status check_room(const AttnParams& layer, const DeviceSize& device) {
+  int needed = 0;
+  with_codec(layer, [&]<class Codec>(Codec) { needed = least_shared_bytes<Codec>(layer); });
+  if (needed <= device.shared_bytes) return {};
+  return fail(Code::unsupported, "the cuda backend: heads of " + std::to_string(std::max(layer.k_dim, layer.v_dim)) +
+                                     " components in a cache of --kv-type " + std::string(layer.k_codec->name) +
+                                     " take " + std::to_string(needed) + " bytes of shared memory, the device has " +
+                                     std::to_string(device.shared_bytes));
 }
 
 const std::vector<float>& Slopes::of(int n_heads, float most_bits) {

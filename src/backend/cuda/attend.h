@@ -17,6 +17,10 @@ namespace quire::cuda {
 // Whether there are kernels for a cache of this codec.
 bool has_codec(std::string_view name);
 
+// Code::unsupported names the heads where a block of theirs takes more shared memory than `device` has; of a layer
+// whose codec has kernels.
+Status check_room(const AttnParams& layer, const DeviceSize& device);
+
 // Slopes of heads (ops/slopes.h), which stay where they are: an upload may be under way.
 class Slopes {
  public:

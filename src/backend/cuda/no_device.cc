@@ -4,7 +4,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kNone = "--backend cuda: this program has no CUDA runtime (the preset `cuda` builds it)";
+constexpr std::string_view kNone = "the cuda backend: this program has no CUDA runtime (the preset `cuda` builds it)";
 
 }  // namespace
 

@@ -317,10 +317,10 @@ class DriverRuntime final : public Runtime {
 
 Result<std::shared_ptr<Runtime>> open_driver_runtime(const DriverOptions& options) {
   Result<Driver> driver = Driver::open(options.library);
-  if (!driver) return fail(driver.error().code, "--backend cuda: " + driver.error().message);
+  if (!driver) return fail(driver.error().code, "the cuda backend: " + driver.error().message);
   auto runtime = std::make_shared<DriverRuntime>(*driver);
   if (const Status opened = runtime->open(options.image); !opened) {
-    return fail(opened.error().code, "--backend cuda: " + opened.error().message);
+    return fail(opened.error().code, "the cuda backend: " + opened.error().message);
   }
   return runtime;
 }

@@ -55,22 +55,22 @@ TEST_F(DriverRuntime, WithoutADriverItSaysSo) {
   ASSERT_FALSE(runtime);
   EXPECT_EQ(runtime.error().code, Code::unsupported);
   EXPECT_THAT(runtime.error().message,
-              HasSubstr("--backend cuda: NVIDIA's driver cannot be opened: libno-such-driver"));
+              HasSubstr("the cuda backend: NVIDIA's driver cannot be opened: libno-such-driver"));
 }
 
 TEST_F(DriverRuntime, ALibraryThatIsNoDriver) {
   const auto runtime = open_driver_runtime({.library = "libc.so.6"});
   ASSERT_FALSE(runtime);
-  EXPECT_EQ(runtime.error().message, "--backend cuda: libc.so.6 has no cuInit: NVIDIA's driver is too old");
+  EXPECT_EQ(runtime.error().message, "the cuda backend: libc.so.6 has no cuInit: NVIDIA's driver is too old");
 }
 
 TEST_F(DriverRuntime, WhatADeviceMustHave) {
-  EXPECT_EQ(refusal({.n_devices = 0}), "--backend cuda: cuInit: CUDA_ERROR_NO_DEVICE (100)");
+  EXPECT_EQ(refusal({.n_devices = 0}), "the cuda backend: cuInit: CUDA_ERROR_NO_DEVICE (100)");
   EXPECT_EQ(refusal({.major = 7, .minor = 5}),
-            "--backend cuda: the kernels need compute capability 8.0 or more, the device has 7.5");
+            "the cuda backend: the kernels need compute capability 8.0 or more, the device has 7.5");
   EXPECT_EQ(
       refusal({}, "something that is no code"),
-      "--backend cuda: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute capability 9.0, "
+      "the cuda backend: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute capability 9.0, "
       "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0 and 10.x");
 }
 
@@ -89,7 +89,7 @@ TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {
     const auto runtime = open();
     ASSERT_FALSE(runtime) << nth;
     EXPECT_THAT(runtime.error().message, HasSubstr(": an unknown error (999)"));
-    EXPECT_THAT(runtime.error().message, testing::StartsWith("--backend cuda: cu"));
+    EXPECT_THAT(runtime.error().message, testing::StartsWith("the cuda backend: cu"));
     EXPECT_EQ(alive(), 0) << runtime.error().message << " after " << trace();
   }
 }

@@ -253,6 +253,12 @@ TEST(CudaTensorAttention, ResultsAreOfTheTwinsSumsInOrder) {
   }
 }
 
+// As devices of compute capability 8.6 and 8.9 have.
+TEST(CudaTensorAttention, ADeviceWithLittleSharedMemoryDoesRowsOneByOne) {
+  const Shape& shape = kShapes[1];
+  EXPECT_TRUE(have_same_bits(Device({.shared_bytes = 99 << 10}).attended(shape), expected(shape)));
+}
+
 TEST(CudaTensorAttention, ARowHasTheSameBitsAloneAndAmongMany) {
   const std::vector<float> all = Device({}).attended({4, 2, 32, 32, {0}, {40}});
   const std::vector<float> last = Device({}).attended({4, 2, 32, 32, {39}, {1}});
