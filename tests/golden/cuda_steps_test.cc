@@ -8,6 +8,7 @@
 #include "backend/cuda/emulated/counting_runtime.h"
 #include "backend/cuda/replays.h"
 #include "engine/engine.h"
+#include "model/lora.h"
 #include "tests/support/answer_sink.h"
 #include "tests/support/golden_models.h"
 
@@ -20,13 +21,17 @@ struct Seen {
   cuda::RuntimeCalls last;
   int n_steps = 0;
 };
-Result<Seen> answers_on(Ops& ops, const cuda::RuntimeCalls& calls, int n_tokens) {
+Result<Seen> answers_on(Ops& ops, const cuda::RuntimeCalls& calls, int n_tokens, bool has_adapter = false) {
   constexpr int kLast = 8;
   Seen out;
   const ModelOptions wanted{.model = golden_path("llama"), .threads = 1, .weights = "q8_0"};
   QR_TRY(const ModelFile file, open_model(wanted.model));
   QR_TRY(const LoadOptions how, load_options(wanted, &file));
   QR_TRY(const std::unique_ptr<Model> model, load_model(file, ops, how));
+  std::shared_ptr<const Adapter> adapter;
+  if (has_adapter) {
+    QR_TRY(adapter, load_lora("tests/golden/adapters/llama_all", *model, ops, {wanted.model, how.weights}, 1 << 28));
+  }
   SystemClock clock;
   EngineOptions options;
   options.n_ctx = 128;
@@ -40,6 +45,7 @@ Result<Seen> answers_on(Ops& ops, const cuda::RuntimeCalls& calls, int n_tokens)
     Request request;
     for (size_t t = 0; t < 4 + i; ++t) request.prompt.push_back(static_cast<Token>(7 * t + i + 1));
     request.max_tokens = n_tokens;
+    if (i > 0) request.adapter = adapter;
     EXPECT_TRUE(engine->submit(std::move(request), sinks.emplace_back(std::make_shared<AnswerSink>())));
   }
   cuda::RuntimeCalls before;
@@ -82,6 +88,18 @@ TEST(CudaSteps, ADecodeStepIsOneLaunchOneCopyUpAndOneWait) {
   EXPECT_EQ(got.last.n_recorded, 0);
   EXPECT_EQ(got.last.n_allocations, 0);
   EXPECT_EQ(got.last.n_downloads, 4 * got.n_steps);  // a row of logits each, and what was picked
+}
+
+TEST(CudaSteps, ADecodeStepWithAnAdapterIsOneLaunchToo) {
+  cuda::RuntimeCalls replayed;
+  const auto ops =
+      cuda::CudaOps::make(cuda::with_replays(std::make_shared<cuda::CountingRuntime>(replayed)), cpu_sample_kernels());
+  const Seen got = *answers_on(**ops, replayed, 40, true);
+  EXPECT_NE(got.tokens, answers_on(**ops, replayed, 40)->tokens);
+  EXPECT_GT(got.n_steps, 4);
+  EXPECT_EQ(got.last.n_replays, got.n_steps);
+  EXPECT_EQ(got.last.n_launches, 0);
+  EXPECT_EQ(got.last.n_recorded, 0);
 }
 
 // A failure is an error of who asked, and nothing of it stays; what a step can do without is done without.

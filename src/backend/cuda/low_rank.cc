@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,8 @@
 
 namespace quire::cuda {
 namespace {
+
+static_assert(std::has_unique_object_representations_v<LowRankPart>);
 
 constexpr int64_t kAlign = 256;  // of a matrix
 

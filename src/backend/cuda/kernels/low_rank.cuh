@@ -19,6 +19,7 @@ struct LowRankPart {
   int column = 0;  // of y
   int scales = 0;  // whether B has factors and summands
   int first = 0;   // block of the grid's first axis; those of a part that is not there lie behind all
+  int unused = 0;  // arguments are compared byte by byte (replays.h), so there are none without a value
   QR_DEVICE int stride() const { return (rank + kRankPanel - 1) / kRankPanel * kRankPanel; }
   QR_DEVICE float* row(int64_t i) const { return h + i * stride(); }
 };
@@ -41,7 +42,7 @@ struct LowRankDown {
   static constexpr int kSharedBytes = kThreads * kRows * 4;
   LowRankPart parts[kLowRankParts];
   Rows<const float> x;
-  int n_in;
+  int n_in, unused;
 
   QR_DEVICE void operator()() const {
     const LowRankPart mine = low_rank_part(parts);
