@@ -29,13 +29,13 @@ constexpr Token kEnd = 2;
 
 // Texts of a grammar for tokens that are letters.
 std::shared_ptr<const Constraint> letters() {
-  static const auto out = [] {
+  static const auto kLetters = [] {
     std::vector<std::string> texts(kVocab);
     for (size_t i = 3; i < texts.size(); ++i) texts[i] = std::string(1, static_cast<char>('a' + i % 8));
     auto trie = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{kEnd}, size_t{kVocab});
     return std::make_shared<const Constraint>(Constraint{"", "regex", *compile_regex("(ab|cd|e){4,9}", {}), trie});
   }();
-  return out;
+  return kLetters;
 }
 
 struct Way {
@@ -53,6 +53,7 @@ class AdaptedArchitectures : public testing::TestWithParam<std::string> {
     Rng rng(seed);
     const auto draw = [&rng](int64_t n, float scale) {
       std::vector<float> out;
+      out.reserve(static_cast<size_t>(n));
       for (int64_t i = 0; i < n; ++i) out.push_back(scale * static_cast<float>(rng.between(-100, 100)) / 100);
       return out;
     };
