@@ -5,6 +5,8 @@
 
 #include "base/bounded_reader.h"
 #include "model/lora.h"
+#include "ops/forwarding_ops.h"
+#include "ops/held_numbers.h"
 
 namespace quire {
 namespace {
@@ -19,6 +21,32 @@ Result<Named> split(const std::string& option) {
     return fail(Code::invalid, "--lora must be NAME=PATH, got \"" + option + "\"");
   return Named{option.substr(0, at), option.substr(at + 1)};
 }
+
+// A backend that says how much memory it lacks for an adapter.
+class CountingOps final : public ForwardingOps {
+ public:
+  CountingOps(Ops& ops, int64_t& lacks) : ops_(ops), lacks_(lacks) {}
+  Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
+    auto out = ops_.load_low_rank(from, to);
+    if (!out && out.error().code == Code::exhausted) {
+      const int64_t left = std::max<int64_t>(ops_.free_bytes(), 0);
+      lacks_ = std::max<int64_t>(bytes_of(from) - left, 1);
+    }
+    return out;
+  }
+
+ private:
+  static int64_t bytes_of(std::span<const LowRankSource> from) {
+    int64_t out = 0;
+    for (const LowRankSource& one : from) {
+      for (const auto numbers : {one.a, one.b}) out += std::ssize(numbers) * held_bytes(narrowest(numbers));
+    }
+    return out;
+  }
+  Ops& target() const override { return ops_; }
+  Ops& ops_;
+  int64_t& lacks_;
+};
 
 }  // namespace
 
@@ -69,8 +97,9 @@ Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::strin
   QR_TRY(const LoadOptions how, load_options(model, nullptr));
   const BaseModel base{loaded.path, how.weights};
   auto out = std::make_unique<AdapterTable>(
-      [of = loaded.model.get(), ops = loaded.ops.get(), base](const std::string& folder, int64_t most_bytes) {
-        return load_lora(folder, *of, *ops, base, most_bytes);
+      [of = loaded.model.get(), ops = loaded.ops.get(), base](const std::string& folder, AdapterTable::Room& room) {
+        CountingOps counting(*ops, room.backend_lacks);
+        return load_lora(folder, *of, counting, base, room.most_bytes);
       },
       limits);
   for (const std::string& option : options) {

@@ -18,11 +18,11 @@ constexpr int kLoadNice = 5;  // beyond that of who prepares requests: megabytes
 // On a thread of its own, since a thread that steps behind others cannot step forward again.
 Result<std::shared_ptr<const Adapter>> load_behind(const AdapterTable::Load& load,
                                                    const std::string& folder,
-                                                   int64_t most_bytes) {
+                                                   AdapterTable::Room& room) {
   std::packaged_task<Result<std::shared_ptr<const Adapter>>()> task([&] {
     set_thread_name("quire-adapter");
     step_behind_others(kLoadNice);
-    return load(folder, most_bytes);
+    return load(folder, room);
   });
   auto out = task.get_future();
   std::thread(std::move(task)).join();
@@ -58,7 +58,7 @@ int64_t AdapterTable::bytes_in_memory() {
   return out;
 }
 
-bool AdapterTable::evict_one() {
+std::optional<int64_t> AdapterTable::evict_one() {
   std::shared_ptr<const Adapter> gone;  // which goes without the lock
   const std::lock_guard lock(mu_);
   Named* oldest = nullptr;
@@ -66,10 +66,26 @@ bool AdapterTable::evict_one() {
     if (one.adapter.use_count() != 1) continue;  // not in memory, or held: new holders come by way of the lock alone
     if (oldest == nullptr || one.last_use < oldest->last_use) oldest = &one;
   }
-  if (oldest == nullptr) return false;
+  if (oldest == nullptr) return {};
   gone = std::move(oldest->adapter);
   oldest->entry.in_memory = false;
   ++n_evictions_;
+  return oldest->entry.bytes;
+}
+
+bool AdapterTable::evict(int64_t bytes) {
+  {
+    const std::lock_guard lock(mu_);
+    int64_t idle = 0;
+    for (const Named& one : named_) idle += one.adapter.use_count() == 1 ? one.entry.bytes : 0;
+    if (idle < bytes) return false;
+  }
+  int64_t given = 0;
+  while (given < bytes) {
+    const std::optional<int64_t> its = evict_one();
+    if (!its) return given > 0;  // a request came for one
+    given += *its;
+  }
   return true;
 }
 
@@ -78,7 +94,8 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& fol
   }
   for (;;) {
     const int64_t in_use = bytes_in_memory();
-    auto out = load_behind(load_, folder, std::max<int64_t>(bytes_most_ - in_use, 0));
+    Room room{.most_bytes = std::max<int64_t>(bytes_most_ - in_use, 0)};
+    auto out = load_behind(load_, folder, room);
     if (out) {
       loaded_.emplace_back(*out);
       while (bytes_in_memory() > bytes_most_ && evict_one()) {  // a backend may pad what was read
@@ -88,6 +105,11 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& fol
       return out;
     }
     if (out.error().code != Code::exhausted) return out;
+    if (room.backend_lacks > 0) {
+      if (evict(room.backend_lacks)) continue;
+      out.error().message += ": adapters that no request holds take too little to make room for it";
+      return out;
+    }
     if (evict_one()) continue;
     out.error().message += ": adapters that requests hold take " + std::to_string(in_use) + " of " +
                            std::to_string(bytes_most_) + " bytes" + limit_note(&ServeLimits::adapter_bytes);

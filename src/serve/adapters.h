@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,15 +30,21 @@ class AdapterTable {
     int64_t n_in_memory = 0, bytes = 0;    // of those that have a name
     int64_t n_loads = 0, n_evictions = 0;  // so far
   };
-  // Reads a folder for the model that is served; at most so many bytes of memory. Any thread, one at a time.
-  using Load = std::function<Result<std::shared_ptr<const Adapter>>(const std::string& folder, int64_t most_bytes)>;
+  struct Room {
+    int64_t most_bytes = 0;  // that the adapter may take of the table's
+    // What a load says that failed for want of the backend's memory: how many bytes more it needs at least, above 0.
+    int64_t backend_lacks = 0;
+  };
+  // Reads a folder for the model that is served. Code::exhausted where there is no room. Any thread, one at a time.
+  using Load = std::function<Result<std::shared_ptr<const Adapter>>(const std::string& folder, Room& room)>;
 
   // Limits: n_adapters that have a name, adapter_bytes of all that are in memory.
   AdapterTable(Load load, const ServeLimits& limits)
       : load_(std::move(load)), n_most_(limits.n_adapters), bytes_most_(limits.adapter_bytes) {}
 
   // All or nothing. `replace`: the name may be taken. Code::invalid for a name that is taken otherwise or is none,
-  // Code::exhausted where requests hold so much that there is no room; others as Load's.
+  // Code::exhausted where requests hold so much that there is no room, or the backend has too little memory; others as
+  // Load's.
   Status load(const std::string& name, const std::string& folder, bool replace);
   // Code::not_found where nothing has that name.
   Status unload(std::string_view name);
@@ -61,7 +68,10 @@ class AdapterTable {
   Named* find(std::string_view name);
   // REQUIRE loading_. Makes room and reads. `bytes`: what it took last, 0: not known.
   Result<std::shared_ptr<const Adapter>> read(const std::string& folder, int64_t bytes);
-  bool evict_one();  // false: requests hold all that are in memory
+  // How many bytes that gave; nothing: requests hold all that are in memory.
+  std::optional<int64_t> evict_one();
+  // As many as give so many bytes; false, and none, where those that no request holds have fewer.
+  bool evict(int64_t bytes);
   int64_t bytes_in_memory();
 
   const Load load_;

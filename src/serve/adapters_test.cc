@@ -16,9 +16,9 @@ constexpr int64_t kAdapterBytes = 4096;
 
 // Folders are names of contents: "/a7" is adapter 7; "/bad" is none.
 AdapterTable::Load loader() {
-  return [](const std::string& folder, int64_t most_bytes) -> Result<std::shared_ptr<const Adapter>> {
+  return [](const std::string& folder, AdapterTable::Room& room) -> Result<std::shared_ptr<const Adapter>> {
     if (folder == "/bad") return fail(Code::corrupt, "/bad: adapter_config.json: must be an object");
-    if (most_bytes < kAdapterBytes) return fail(Code::exhausted, folder + ": there is no room");
+    if (room.most_bytes < kAdapterBytes) return fail(Code::exhausted, folder + ": there is no room");
     auto out = std::make_shared<Adapter>();
     out->content = static_cast<uint64_t>(std::stoi(folder.substr(2)));
     QR_TRY(out->memory, Buffer::allocate(kAdapterBytes));
@@ -121,6 +121,40 @@ TEST(AdapterTable, TheOneAskedForLongestAgoMakesRoom) {
   EXPECT_EQ(stats.n_evictions, 3);
 }
 
+// A backend with room for three and a half.
+TEST(AdapterTable, WhatABackendLacksIsTakenFromOthersWhereTheyHaveIt) {
+  int64_t wanted = kAdapterBytes;
+  int n_reads = 0;
+  AdapterTable* all = nullptr;
+  AdapterTable table(
+      [&, read = loader()](const std::string& folder,
+                           AdapterTable::Room& room) -> Result<std::shared_ptr<const Adapter>> {
+        ++n_reads;
+        const int64_t left = 7 * kAdapterBytes / 2 - all->stats().bytes;
+        if (wanted <= left) return read(folder, room);
+        room.backend_lacks = wanted - left;
+        return fail(Code::exhausted, folder + ": cannot allocate");
+      },
+      {});
+  all = &table;
+  for (const char* name : {"a", "b", "c"})
+    ASSERT_TRUE(table.load(name, std::string("/a") + char('1' + *name - 'a'), false));
+  const auto held = *table.acquire("a");
+  n_reads = 0;
+  wanted = 3 * kAdapterBytes;
+  const Status large = table.load("d", "/a4", false);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().code, Code::exhausted);
+  EXPECT_EQ(large.error().message,
+            "/a4: cannot allocate: adapters that no request holds take too little to make room for it");
+  EXPECT_EQ(in_memory(table), "abc") << "nothing goes in vain";
+  EXPECT_EQ(n_reads, 1);
+  wanted = 5 * kAdapterBytes / 2;  // lacks two
+  ASSERT_TRUE(table.load("d", "/a4", false));
+  EXPECT_EQ(in_memory(table), "a..d");
+  EXPECT_EQ(n_reads, 3) << "read again once";
+}
+
 // A request for it must not be taken for one that names no adapter, which the model itself may answer.
 TEST(AdapterTable, FilesThatAreGoneAreNoNameThatIsNotThere) {
   ServeLimits limits;
@@ -128,9 +162,9 @@ TEST(AdapterTable, FilesThatAreGoneAreNoNameThatIsNotThere) {
   bool is_gone = false;
   AdapterTable table(
       [&is_gone, read = loader()](const std::string& folder,
-                                  int64_t most_bytes) -> Result<std::shared_ptr<const Adapter>> {
+                                  AdapterTable::Room& room) -> Result<std::shared_ptr<const Adapter>> {
         if (is_gone) return fail(Code::not_found, folder + ": adapter_config.json: cannot be read");
-        return read(folder, most_bytes);
+        return read(folder, room);
       },
       limits);
   ASSERT_TRUE(table.load("a", "/a1", false));

@@ -57,7 +57,7 @@ class Runtime {
   // Memory of the device that holds these bytes when it returns. Any thread, whatever is under way; release() likewise,
   // once nothing that was asked for reads it. Errors as allocate()'s, and the driver's.
   virtual Result<std::byte*> load(std::span<const std::byte> bytes) = 0;
-  virtual int64_t free_bytes() = 0;  // of the device's memory
+  virtual int64_t free_bytes() = 0;  // of the device's memory; any thread
   // `from` stays as it is until the next wait() has returned.
   virtual void upload(std::byte* to, const void* from, int64_t bytes) = 0;
   virtual void download(std::byte* to, const void* from, int64_t bytes) = 0;   // to pinned memory
