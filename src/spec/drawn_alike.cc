@@ -24,8 +24,9 @@ SampleParams draw_alike(const Draft& draft, const LogitEdits& edits) {
   return out;
 }
 
-SampleParams draw_likeliest() {
+SampleParams draw_likeliest(const LogitEdits* edits) {
   SampleParams out;
+  out.edits = edits;
   out.logprob = false;
   return out;
 }

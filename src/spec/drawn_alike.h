@@ -11,8 +11,9 @@ namespace quire {
 void put_biases(const Draft& draft, LogitEdits& out);
 // How the token behind the draft's is drawn. `edits` outlives what is returned.
 SampleParams draw_alike(const Draft& draft, const LogitEdits& edits);
-// The likeliest token, whatever the sequence asks for: of those that draw nothing.
-SampleParams draw_likeliest();
+// The likeliest token, behind `edits` where there are some, whatever else the sequence asks for: of those that draw
+// nothing. `edits` outlives what is returned.
+SampleParams draw_likeliest(const LogitEdits* edits = nullptr);
 // Asks for what is likely beside the token, too: so many.
 SampleParams beside(SampleParams params, int n_side);
 // Makes a tree of a draft that is complete: beside its first token those of `likely` that are others, max_side at most.

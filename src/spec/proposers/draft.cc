@@ -46,7 +46,7 @@ struct Asked {
   Past* past = nullptr;
   std::span<const Token> context;  // in the draft's tokens
   std::vector<Token> said;         // what the draft goes on with, where there is a bridge
-  LogitEdits edits;                // what it forbids and prefers whatever came before
+  LogitEdits edits;                // what it forbids and prefers whatever came before, of the draft's outputs
   bool ready = false;              // all of the context is there
   bool drafts = false;
 };
@@ -103,7 +103,8 @@ class DraftModel final : public Proposer {
     asked.drafts = false;
     asked.said.clear();
     put_biases(draft, asked.edits);
-    if (bridge_ != nullptr) std::erase_if(asked.edits.sparse, [this](const Edit& edit) { return !has(edit.id); });
+    std::erase_if(asked.edits.sparse, [this](const Edit& edit) { return output_of(edit.id) < 0; });
+    for (Edit& edit : asked.edits.sparse) edit.id = output_of(edit.id);
     asked.ready = bridge_ == nullptr || cross(draft, past);
     asked.context = bridge_ == nullptr ? draft.context : past.text.ids();
     asked.ready = asked.ready && !asked.context.empty();
@@ -111,7 +112,17 @@ class DraftModel final : public Proposer {
   }
 
   // Whether the draft has this token under the same id.
-  bool has(Token id) const { return bridge_->to_draft(id) == id && bridge_->to_target(id) == id; }
+  bool has(Token id) const {
+    return bridge_ == nullptr || (bridge_->to_draft(id) == id && bridge_->to_target(id) == id);
+  }
+
+  // Which of the draft's outputs is this token, −1: none.
+  Token output_of(Token id) const {
+    if (!has(id)) return -1;
+    if (vocabulary_.empty()) return id;
+    const auto at = std::ranges::lower_bound(vocabulary_, id);
+    return at != vocabulary_.end() && *at == id ? static_cast<Token>(at - vocabulary_.begin()) : -1;
+  }
 
   // Whether all of the sequence's text is there, in the draft's tokens, and can be held.
   bool cross(const Draft& draft, Past& past) {
@@ -216,7 +227,7 @@ class DraftModel final : public Proposer {
     if (rows_.empty()) return;
     params_.clear();
     for (Asked* asked : in_pass_) {
-      if (asked->drafts) params_.push_back(draws_alike() ? draw_alike(*asked->draft, asked->edits) : draw_likeliest());
+      if (asked->drafts) params_.push_back(drawn(*asked));
     }
     const std::span<const Sampled> sampled = pass_.run(rows_, params_, cache_.view());
     for (size_t i = 0; i < rows_.size(); ++i) in_pass_[i]->past->n_computed += static_cast<int>(rows_[i].tokens.size());
@@ -226,7 +237,10 @@ class DraftModel final : public Proposer {
     }
   }
 
-  bool draws_alike() const { return vocabulary_.empty() && (bridge_ == nullptr || bridge_->by_id()); }
+  SampleParams drawn(const Asked& asked) const {
+    if (bridge_ != nullptr && !bridge_->by_id()) return draw_likeliest();
+    return vocabulary_.empty() ? draw_alike(*asked.draft, asked.edits) : draw_likeliest(&asked.edits);
+  }
 
   // Whether it wants one more.
   bool take(Asked& asked, Sampled sampled) {
@@ -245,7 +259,7 @@ class DraftModel final : public Proposer {
 
   const int max_draft_;
   const TokenBridge* const bridge_;
-  const std::span<const Token> vocabulary_;  // of each output its token; empty: they are the same
+  const std::span<const Token> vocabulary_;  // of each output its token, ascending; empty: they are the same
   const int n_vocab_;
   const DraftPass::Size size_;
   const uint64_t fingerprint_;
