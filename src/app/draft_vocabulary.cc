@@ -9,7 +9,6 @@
 
 #include "base/bounded_reader.h"
 #include "io/folder_files.h"
-#include "io/in_quotes.h"
 #include "io/shape_text.h"
 
 namespace quire {
@@ -31,6 +30,7 @@ Result<std::vector<Token>> read_d2t(const TensorFile& file, int n_vocab) {
   }
   std::vector<int64_t> offsets(static_cast<size_t>(n));
   std::memcpy(offsets.data(), file.map->bytes().data() + at->offset, static_cast<size_t>(at->bytes));
+  QR_TRY_VOID(file.map->check_unchanged());
   std::vector<Token> out;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t offset = offsets[static_cast<size_t>(i)];
@@ -60,11 +60,12 @@ Result<std::vector<Token>> draft_vocabulary(const std::string& wanted, int n_voc
     std::iota(out.begin(), out.end(), 0);
     return out;
   }
-  const std::filesystem::path path(wanted);
-  if (!std::filesystem::is_regular_file(path)) {
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::canonical(wanted, failed);  // a link may lead anywhere
+  if (failed || !std::filesystem::is_regular_file(path, failed)) {
     return tl::make_unexpected(bad(wanted, "must be a number of tokens or a file of safetensors with \"d2t\""));
   }
-  auto file = open_tensor_file(path.has_parent_path() ? path.parent_path().string() : ".", path.filename().string());
+  auto file = open_tensor_file(path.parent_path().string(), path.filename().string());
   if (!file) return error_within(std::string(kOption) + wanted, std::move(file).error());
   auto tokens = read_d2t(*file, n_vocab);
   if (!tokens) return error_within(std::string(kOption) + wanted, std::move(tokens).error());

@@ -43,7 +43,8 @@ class CountingOps final : public NoOps {
     out.n_in = weight.n_cols();
     take(linear_bytes(options_, format, out.n_out, out.n_in));
     elements += out.n_out * out.n_in;
-    if (&format != weight.format) largest = std::max(largest, out.n_out * format.row_bytes(out.n_in));
+    const bool is_converted = &format != weight.format || (weight.data.empty() && weight.made == nullptr);
+    if (is_converted) largest = std::max(largest, out.n_out * format.row_bytes(out.n_in));
     if (bias != nullptr) {
       QR_TRY(out.bias, load_vector(*bias));
     }
@@ -124,7 +125,7 @@ Status add_draft(const ModelFile& file,
     QR_TRY(const std::string path, model_path(draft.how.model));
     QR_TRY(const ModelFile its, open_model(path));
     QR_TRY(counted, count(its, draft.how));
-    QR_TRY(counted.model, shorten(std::move(counted.model), its, draft.how, draft.vocabulary, *counted.ops));
+    QR_TRY(counted.model, shorten(std::move(counted.model), its, draft, *counted.ops, true));
     needs.process += bridge_bytes(file.path, target.info().n_vocab, path, counted.model->info().n_vocab);
   } else if (draft.kind == DraftKind::mtp) {
     QR_TRY(counted, count(file, draft.how, &target));

@@ -92,12 +92,12 @@ Status apply(SpecChoice& choice, EngineOptions& options) {
                 "--spec draft needs --draft: a model, a folder of Medusa heads or of an EAGLE head, mtp, or exit:E");
   if (needs_none && !choice.draft.empty())
     return fail(Code::invalid, "--draft is for --spec draft or auto, got --spec " + mode);
-  if (!choice.vocabulary.empty() && !choice.has_draft())
+  if (!choice.vocabulary.empty() && choice.draft.empty())
     return fail(Code::invalid,
                 "--draft-vocab " + choice.vocabulary + ": needs a model that drafts, --draft names none");
   QR_TRY(const int n_first, exit_layers(choice.draft));
   if (choice.has_draft() && choice.kind == DraftKind::none) choice.kind = kind_of(choice.draft);
-  if (!choice.vocabulary.empty() && choice.kind != DraftKind::model)
+  if (!choice.vocabulary.empty() && choice.has_draft() && choice.kind != DraftKind::model)
     return fail(Code::invalid,
                 "--draft-vocab " + choice.vocabulary + ": needs a model that drafts, got --draft " + choice.draft);
   options.exit_layers = choice.has_draft() ? n_first : 0;
@@ -177,15 +177,12 @@ bool needs_bridge(const Tokenizer& target, int n_target, const Tokenizer& draft,
   return false;
 }
 
-Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,
-                                       const ModelFile& file,
-                                       const ModelOptions& options,
-                                       const std::string& vocabulary,
-                                       Ops& ops) {
-  QR_TRY(std::vector<Token> tokens, draft_vocabulary(vocabulary, model->info().n_vocab));
+Result<std::unique_ptr<Model>> shorten(
+    std::unique_ptr<Model> model, const ModelFile& file, const DraftSource& draft, Ops& ops, bool counts) {
+  QR_TRY(std::vector<Token> tokens, draft_vocabulary(draft.vocabulary, model->info().n_vocab));
   if (tokens.empty()) return model;
-  QR_TRY(const WeightFormat* format, heads_format(file, options));
-  return with_short_head(std::move(model), file, std::move(tokens), ops, format);
+  QR_TRY(const WeightFormat* format, heads_format(file, draft.how));
+  return with_short_head(std::move(model), file, std::move(tokens), ops, {format, n_threads(draft.how), counts});
 }
 
 namespace {
@@ -201,12 +198,12 @@ Result<Drafter> load_model_that_drafts(const SpecChoice& choice, const ModelOpti
   Drafter out;
   QR_TRY(out.tokenizer, tokenizer_of_draft(path));
   if (target.tokenizer == nullptr) return fail(Code::invalid, target.path + " has no tokenizer to compare with");
-  const ModelOptions options = draft_source(choice, how).how;
+  const DraftSource source = draft_source(choice, how);
   QR_TRY(const ModelFile file, open_model(path));
-  QR_TRY_VOID(check_weights_fit(file, options));
-  QR_TRY(const LoadOptions as, load_options(options, &file));
+  QR_TRY_VOID(check_weights_fit(file, source.how));
+  QR_TRY(const LoadOptions as, load_options(source.how, &file));
   QR_TRY(out.model, load_model(file, *target.ops, as));
-  QR_TRY(out.model, shorten(std::move(out.model), file, options, choice.vocabulary, *target.ops));
+  QR_TRY(out.model, shorten(std::move(out.model), file, source, *target.ops, false));
   QR_TRY_VOID(file.check_unchanged());
   const int n_target = target.model->info().n_vocab, n_draft = out.model->info().n_vocab;
   if (!needs_bridge(*target.tokenizer, n_target, *out.tokenizer, n_draft)) {

@@ -55,13 +55,10 @@ struct Drafter {
 Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target);
 // Whether a draft's tokens are not the target's; n_target and n_draft: ids that their embeddings have.
 bool needs_bridge(const Tokenizer& target, int n_target, const Tokenizer& draft, int n_draft);
-// A model that drafts, of `file`, with the tokens that --draft-vocab names: itself where there are none. Errors as
-// draft_vocabulary's and with_short_head's.
-Result<std::unique_ptr<Model>> shorten(std::unique_ptr<Model> model,
-                                       const ModelFile& file,
-                                       const ModelOptions& options,
-                                       const std::string& vocabulary,
-                                       Ops& ops);
+// A model that drafts, of `file`, with the tokens that --draft-vocab names: itself where there are none. counts: as
+// with_short_head. Errors as draft_vocabulary's and with_short_head's.
+Result<std::unique_ptr<Model>> shorten(
+    std::unique_ptr<Model> model, const ModelFile& file, const DraftSource& draft, Ops& ops, bool counts);
 // Shapes that memory depends on, of an engine whose options have n_ctx and max_draft filled in.
 ProposerEnv proposer_shapes(const Model& target, const EngineOptions& options);
 // What it takes beside the model's own memory, in an engine that guesses with it.

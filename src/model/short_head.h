@@ -13,13 +13,15 @@ namespace quire {
 
 class ShortHead final : public Model {
  public:
-  // `out` [tokens, n_embd]; output i is tokens[i].
+  // `out` [tokens, n_embd]; output i is tokens[i], ascending.
   ShortHead(std::unique_ptr<Model> model, Linear out, int64_t out_bytes, std::vector<Token> tokens);
 
   int64_t arena_bytes(int64_t n_tokens, int64_t n_out) const override { return model_->arena_bytes(n_tokens, n_out); }
   Tensor embed(const Pass& pass) const override { return model_->embed(pass); }
   Tensor layers(Tensor x, LayerRange range, const Pass& pass) const override { return model_->layers(x, range, pass); }
-  // → [n_out, tokens], in the order of the model's own logits, which it may scale and bound.
+  // → [n_out, tokens] and not [n_out, n_vocab] as other models': output i is of tokens()[i]. Before the scales and
+  // bounds that the model puts on its logits, which change nothing about which is largest. Whoever samples has to know
+  // of it (as_short_head).
   Tensor head(Tensor x, const Pass& pass) const override;
   Tensor hidden(Tensor x, const Pass& pass) const override { return model_->hidden(x, pass); }
   std::span<const Token> tokens() const { return tokens_; }
@@ -33,10 +35,17 @@ class ShortHead final : public Model {
 // The same model as such a one; null where it is none.
 const ShortHead* as_short_head(const Model* model);
 
-// `model`, which comes of `file`, with a product over the rows of `tokens`, converted to `as` where that is smaller;
-// null: as stored. `ops` computes it and keeps these rows. Code::unsupported where a model has not one matrix over its
-// vocabulary. REQUIRES ids of the model, at least one.
+struct ShortHeadLoad {
+  const WeightFormat* as = nullptr;  // rows are converted to it where that is smaller; null: as stored
+  int n_threads = 1;                 // that convert
+  // No row is read: `ops` gets a weight without bytes where rows would be converted, and counts.
+  bool counts = false;
+};
+// `model`, which comes of `file`, with a product over the rows of `tokens`. `ops` computes it and keeps these rows;
+// while they are converted they are in memory twice. Code::unsupported where a model has not one matrix over its
+// vocabulary; Code::invalid as convert_weight. REQUIRES ids of the model, at least one, ascending. One thread, which
+// may fork and join.
 Result<std::unique_ptr<Model>> with_short_head(
-    std::unique_ptr<Model> model, const ModelFile& file, std::vector<Token> tokens, Ops& ops, const WeightFormat* as);
+    std::unique_ptr<Model> model, const ModelFile& file, std::vector<Token> tokens, Ops& ops, const ShortHeadLoad& how);
 
 }  // namespace quire

@@ -20,7 +20,7 @@ SIZES = ('much', '-1G', '')
 # Of texts. None: any text may be right, or a file or an address of which only the system knows.
 TEXTS = {
     '--config': None, '--backend': ('x', ''), '--isa': ('x',), '--kv-type': ('x', ''), '--weights': ('x',),
-    '--overlap': ('x', ''), '--context-shift': ('x', 'sinks=-1,window=9', 'sinks=1,window=99999999999'), '--spec': ('x', ''), '--draft': ('exit:0', 'exit:x'), '--draft-vocab': ('x', '7'),
+    '--overlap': ('x', ''), '--context-shift': ('x', 'sinks=-1,window=9', 'sinks=1,window=99999999999'), '--spec': ('x', ''), '--draft': ('exit:0', 'exit:x'), '--draft-vocab': ('x', '7', 'x' * 300),
     '--lora': ('x', ''), '--prefix': ('x', ''),
     'bench --policy': ('x',), '--prompts': None,
     'serve --policy': ('x', ''), '--kv-policy': ('x', ''), '--pooling': ('x', ''), '--reasoning': ('x', ''),

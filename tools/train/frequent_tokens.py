@@ -5,8 +5,8 @@
     quire serve MODEL --draft DRAFT --draft-vocab draft-vocab.safetensors
 
 Texts like the answers that are to be guessed, lines of them, best written by the model itself. They are cut by the draft's
-tokenizer, where the name of a control token is that token. Of tokens that come equally often the lowest ids are kept. The file has
-one tensor, "d2t", as EAGLE-3 heads have it: of output i how far its token lies behind i.
+tokenizer, where the name of a control token is that token. Of tokens that come equally often the lowest ids are kept; tokens that
+end a turn always are. The file has one tensor, "d2t", as EAGLE-3 heads have it: of output i how far its token lies behind i.
 """
 from __future__ import annotations
 
@@ -23,18 +23,36 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from serving import default_quire  # noqa: E402
 
 
-def ids_of(quire: str, model: str, lines: list[str]) -> list[int]:
-    text = ''.join(json.dumps(line) + '\n' for line in lines)
-    done = subprocess.run([quire, 'tokenize', model, '--jsonl', '--parse-special'], input=text, capture_output=True, text=True, check=False)
+def output_of(*command: str, text: str = '') -> str:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr.strip())
-    return [id for line in done.stdout.splitlines() for id in json.loads(line)['tokens']]
+    return done.stdout
 
 
-def frequent(counts: Counter[int], keep: int) -> list[int]:
-    """Ascending; what does not come at all counts as coming least, lowest ids first."""
-    ids = set(counts) | set(range(keep))
-    return sorted(sorted(ids, key=lambda id: (-counts[id], id))[:keep])
+def ids_of(quire: str, model: str, lines: list[str]) -> list[int]:
+    text = ''.join(json.dumps(line) + '\n' for line in lines)
+    told = output_of(quire, 'tokenize', model, '--jsonl', '--parse-special', text=text)
+    return [id for line in told.splitlines() for id in json.loads(line)['tokens']]
+
+
+def size_and_ends(quire: str, model: str) -> tuple[int, set[int]]:
+    """How many tokens it has, and which of them end a turn."""
+    facts = json.loads(output_of(quire, 'inspect', model, '--json'))
+    tokenizer = facts['tokenizer']
+    ends = {tokenizer[name]['id'] for name in ('eos', 'eot') if name in tokenizer}
+    for name in ('config.json', 'generation_config.json'):  # of a folder
+        path = os.path.join(facts['path'], name)
+        if os.path.isfile(path):
+            with open(path, encoding='utf-8') as f:
+                told = json.load(f).get('eos_token_id')
+            ends |= set(told) if isinstance(told, list) else set() if told is None else {told}
+    return tokenizer['n_tokens'], ends
+
+
+def frequent(counts: Counter[int], keep: int, n_vocab: int, always: set[int]) -> list[int]:
+    """Ascending, of ids below n_vocab; what does not come at all counts as coming least, lowest ids first."""
+    return sorted(sorted(range(n_vocab), key=lambda id: (id not in always, -counts[id], id))[:keep])
 
 
 def write_d2t(path: str, tokens: list[int]) -> None:
@@ -47,9 +65,9 @@ def write_d2t(path: str, tokens: list[int]) -> None:
 
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
-    parser.add_argument('draft', help='the model that drafts, or anything that holds its tokenizer')
+    parser.add_argument('draft', help='the model that drafts')
     parser.add_argument('texts', nargs='+', help='files of text')
-    parser.add_argument('--keep', type=int, default=8192, help='tokens')
+    parser.add_argument('--keep', type=int, default=8192, help='tokens, at most as many as it has')
     parser.add_argument('--out', required=True)
     parser.add_argument('--quire', default=default_quire())
     args = parser.parse_args(argv)
@@ -59,8 +77,9 @@ def main(argv: list[str]) -> None:
     for path in args.texts:
         with open(path, encoding='utf-8') as f:
             lines += f.read().splitlines(keepends=True)
+    n_vocab, ends = size_and_ends(args.quire, args.draft)
     counts = Counter(ids_of(args.quire, args.draft, lines))
-    tokens = frequent(counts, args.keep)
+    tokens = frequent(counts, args.keep, n_vocab, ends)
     write_d2t(args.out, tokens)
     n_all = sum(counts.values())
     known = sum(counts[token] for token in tokens) / n_all if n_all else 0.0
