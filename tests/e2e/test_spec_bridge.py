@@ -45,6 +45,7 @@ class Bridge(unittest.TestCase):
     def check(self, target, draft):
         truth = self.answers(target)[0]
         for options in (('--spec-depth', '4'), ('--spec-depth', '3', '--step-tokens', '48'), (),
+                        ('--spec-depth', '4', '--draft-vocab', '3000'),
                         ('--spec-depth', '6', '--kv-memory', self.little_memory(target), '--max-seqs', '8')):
             with self.subTest(target=target, draft=draft, options=options):
                 told, usage, metrics = self.answers(target, '--draft', draft, *options, rounds=2)
