@@ -305,7 +305,8 @@ int64_t scratch_bytes(const Model& model, const EngineOptions& options) {
 }
 
 int64_t sent_rows(int n_vocab, const EngineOptions& options) {
-  return std::min<int64_t>(std::min(options.max_seqs, options.step_tokens), kMostSentBytes / ((int64_t{n_vocab} + 1) * 4));
+  return std::min<int64_t>(std::min(options.max_seqs, options.step_tokens),
+                           kMostSentBytes / ((int64_t{n_vocab} + 1) * 4));
 }
 
 int64_t sent_bytes(int n_vocab, const EngineOptions& options) {

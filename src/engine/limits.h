@@ -71,8 +71,8 @@ int64_t most_drafted(const EngineOptions& options, int64_t n);
 
 // Memory of a step's batch and activations. REQUIRES n_ctx to be filled in.
 int64_t scratch_bytes(const Model& model, const EngineOptions& options);
-// Of steps that overlap: rows of output that one may have, 0: a row alone is too large. And the bytes that the logits of
-// two steps take, and what was picked of them.
+// Of steps that overlap: rows of output that one may have, 0: a row alone is too large. And the bytes that the logits
+// of two steps take, and what was picked of them.
 constexpr int64_t kMostSentBytes = int64_t{256} << 20;
 int64_t sent_rows(int n_vocab, const EngineOptions& options);
 int64_t sent_bytes(int n_vocab, const EngineOptions& options);

@@ -1,4 +1,5 @@
-// A remote tier of tests: a map in memory that several engines share and that tells, keeps silent or lies as it is told.
+// A remote tier of tests: a map in memory that several engines share and that tells, keeps silent or lies as it is
+// told.
 #pragma once
 #include <functional>
 #include <map>

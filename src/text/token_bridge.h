@@ -29,8 +29,8 @@ class TokenBridge {
   // Code::invalid where no token of a side has text, or where the draft has not all ids of its tokenizer.
   static Result<std::unique_ptr<TokenBridge>> make(Side target, Side draft);
 
-  // Whether the two have the same tokens under the same ids, but for one in 64, and control tokens at the end: then each
-  // token is one token.
+  // Whether the two have the same tokens under the same ids, but for one in 64, and control tokens at the end: then
+  // each token is one token.
   bool by_id() const { return by_id_; }
   // The draft's token for the target's, −1 where it goes by its text. By id never −1: where the draft has not this
   // token, something else stands in for it.

@@ -40,7 +40,8 @@ class LoadedMemory {
     int mark;  // behind what may still read it; kNone: none is set so far
   };
   void give_up(std::byte* data);
-  // Counts a buffer that is to come; it can be given up without memory of the host's. How often memory went back so far.
+  // Counts a buffer that is to come; it can be given up without memory of the host's. How often memory went back so
+  // far.
   int64_t expect_one();
   // Memory went back since `n_returns`, or does now.
   bool wait_for_more(int64_t n_returns);

@@ -68,10 +68,10 @@ TEST_F(DriverRuntime, WhatADeviceMustHave) {
   EXPECT_EQ(refusal({.n_devices = 0}), "the cuda backend: cuInit: CUDA_ERROR_NO_DEVICE (100)");
   EXPECT_EQ(refusal({.major = 7, .minor = 5}),
             "the cuda backend: the kernels need compute capability 8.0 or more, the device has 7.5");
-  EXPECT_EQ(
-      refusal({}, "something that is no code"),
-      "the cuda backend: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute capability 9.0, "
-      "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0 and 10.x");
+  EXPECT_EQ(refusal({}, "something that is no code"),
+            "the cuda backend: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute "
+            "capability 9.0, "
+            "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0 and 10.x");
 }
 
 TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {

@@ -25,7 +25,9 @@ class FakeRuntime final : public Runtime {
   }
 
   std::string describe() const override { return "emulated on the CPU, for tests"; }
-  DeviceSize size() const override { return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes, .major = 9}; }
+  DeviceSize size() const override {
+    return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes, .major = 9};
+  }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {
     const std::lock_guard held(mu_);
