@@ -9,7 +9,6 @@
 
 #include "backend/cuda/attend.h"
 #include "backend/cuda/backend.h"
-#include "backend/cuda/float_formats.h"
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
 #include "backend/cuda/low_rank.h"
@@ -195,27 +194,6 @@ Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {
   QR_TRY(std::byte * data, own_memory(n * 4, Place::shared));  // the host looks at experts' biases of the choice
   QR_TRY_VOID(load(data, values.data(), n * 4));
   return Tensor::dense(data, DType::f32, {n});
-}
-
-void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
-  check_embed(y, ids, table);
-  const Op op(*this);
-  if (held_as(table)) return embed_low_rank(*runtime_, y, tables_.numbers(ids), table);
-  if (is_for_tensor(arithmetic_, *table.format)) return embed_tensor(y, ids, table);
-  const bool is_of_floats = with_float_format(table.format->name, [&]<class W>(W) {
-    const PanelMatrix form(*table.format, table.n_out, table.n_in);
-    run_each(*runtime_,
-             EmbedFloat<W>{rows_of(y), {table.w.ptr<uint8_t>()}, tables_.numbers(ids), static_cast<int>(form.n_blocks)},
-             y.dim(0), y.dim(1));
-  });
-  if (is_of_floats) return;
-  const IntegerFormat& format = *find_integer_format(*table.format);
-  const StagedMatrix form(format, table.n_out, table.n_in);
-  QR_CHECK(y.dim(0) <= kMostRows);
-  if (y.dim(0) == 0) return;
-  runtime_->launch(
-      format.embed({rows_of(y), table.w.ptr<uint8_t>(), tables_.numbers(ids), static_cast<int>(form.n_stages)},
-                   static_cast<int>(y.dim(1)), {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
 }
 
 // Of x's rows the parts as wide as w.

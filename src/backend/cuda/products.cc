@@ -1,4 +1,5 @@
-// Products of CudaOps: rows quantised, by themselves or by the kernel that makes them, and multiplied.
+// Products of CudaOps, and rows of tables: rows are quantised, by themselves or by the kernel that makes them, and
+// multiplied.
 #include <algorithm>
 #include <limits>
 
@@ -180,6 +181,27 @@ void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& 
                               .batch = 0};
   const bool is_many = product.n > kFewRows && LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
   is_many ? launch_tensor<LinearTensorMany>(*runtime_, product) : launch_tensor<LinearTensorFew>(*runtime_, product);
+}
+
+void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
+  check_embed(y, ids, table);
+  const Op op(*this);
+  if (held_as(table)) return embed_low_rank(*runtime_, y, tables_.numbers(ids), table);
+  if (is_for_tensor(arithmetic_, *table.format)) return embed_tensor(y, ids, table);
+  const bool is_of_floats = with_float_format(table.format->name, [&]<class W>(W) {
+    const PanelMatrix form(*table.format, table.n_out, table.n_in);
+    run_each(*runtime_,
+             EmbedFloat<W>{rows_of(y), {table.w.ptr<uint8_t>()}, tables_.numbers(ids), static_cast<int>(form.n_blocks)},
+             y.dim(0), y.dim(1));
+  });
+  if (is_of_floats) return;
+  const IntegerFormat& format = *find_integer_format(*table.format);
+  const StagedMatrix form(format, table.n_out, table.n_in);
+  QR_CHECK(y.dim(0) <= kMostRows);
+  if (y.dim(0) == 0) return;
+  runtime_->launch(
+      format.embed({rows_of(y), table.w.ptr<uint8_t>(), tables_.numbers(ids), static_cast<int>(form.n_stages)},
+                   static_cast<int>(y.dim(1)), {parts_of(y.dim(1), Elementwise<Add>::kThreads), y.dim(0)}));
 }
 
 void CudaOps::embed_tensor(const Tensor& y, const Tensor& ids, const Linear& table) {
