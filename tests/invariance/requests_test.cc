@@ -355,7 +355,9 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
     EXPECT_EQ(got.stats.n_bad_drafts, 0);
     if (s.adapts) return got.stats;  // how much it guesses depends on the clock
     EXPECT_GT(got.stats.spent.computed[static_cast<size_t>(Cause::draft)], 0);
-    EXPECT_TRUE(who.draft.tiny == &other || got.stats.spent.n_accepted > 0);
+    // A codec for research may leave little of an answer that comes again.
+    const bool seldom_right = who.draft.tiny == &other || (who.name == "suffix" && GetParam()->for_research);
+    EXPECT_TRUE(seldom_right || got.stats.spent.n_accepted > 0);
     return got.stats;
   };
   for (const Who& who :
