@@ -4,10 +4,12 @@
 import concurrent.futures
 import os
 import re
+import struct
 import tempfile
 import unittest
 
 import test_spec
+from gguf_reader import Gguf
 from quire_server import BUNDLED, STORIES, Server, quire
 from test_trained_heads import default_model
 
@@ -87,6 +89,20 @@ class Bridge(unittest.TestCase):
         resident, log = memory.resident_after(facts, '--draft', draft, '--spec-depth', '8', path=BUNDLED)
         memory.check_told(facts, log)
         self.assertLess(resident, 1.02 * facts['total'] + memory.LITTLE)
+
+    def test_as_many_other_tokens_are_planned_for(self):
+        with open(test_spec.DRAFT, 'rb') as file:
+            data = file.read()
+        pad = struct.pack('<Q', 7) + b'<|pad|>'
+        self.assertEqual(data.count(pad), 1)
+        facts = test_spec.Memory().facts
+        with tempfile.TemporaryDirectory() as folder:
+            other = os.path.join(folder, 'other.gguf')
+            with open(other, 'wb') as file:
+                file.write(data.replace(pad, pad.replace(b'pad', b'rug')))
+            more = facts('--draft', other)['process'] - facts('--draft', test_spec.DRAFT)['process']
+        n_vocab = Gguf(test_spec.DRAFT).tensors['token_embd.weight'][0][1]
+        self.assertEqual(more, 350 * n_vocab + 4 * 2 * n_vocab, 'its tokenizer stays, and two tables of ids')
 
     def test_a_draft_without_a_tokenizer_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
