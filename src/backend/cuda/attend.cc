@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string_view>
 #include <type_traits>
 
 #include "backend/cuda/kernels/list.cuh"
@@ -12,7 +13,8 @@
 #include "ops/slopes.h"
 #include "quant/rotation.h"
 
-namespace quire::cuda {
+namespace quire {
+namespace cuda {
 namespace {
 
 constexpr int kManyRows = 8;  // of a sequence, from where on a tile of rows takes less time than each by itself
@@ -236,10 +238,6 @@ class Attending {
 
 }  // namespace
 
-bool has_codec(std::string_view name) {
-  return with_codec(name, [](auto) {});
-}
-
 Status check_room(const AttnParams& layer, const DeviceSize& device) {
   int needed = 0;
   with_codec(layer, [&]<class Codec>(Codec) { needed = least_shared_bytes<Codec>(layer); });
@@ -343,4 +341,31 @@ void attend_rows(
              [&]<class Codec>(Codec) { Attending<Codec>(uses, out, q, part, plan).run_all(uses.workspace); });
 }
 
-}  // namespace quire::cuda
+namespace {
+
+constexpr int kLeastShared = 99 << 10;  // what a block may have on any device of compute capability 8.0 on
+
+// Without looking at the device, which takes a while.
+bool has_room_anywhere(const AttnParams& layer) {
+  return layer.k_codec == nullptr || check_room(layer, {.shared_bytes = kLeastShared});
+}
+
+}  // namespace
+}  // namespace cuda
+
+Status check_cuda_has(std::span<const AttnParams> attention) {
+  for (const AttnParams& layer : attention) {
+    const KvCodec* codec = layer.k_codec;
+    if (codec == nullptr || cuda::with_codec(codec->name, [](auto) {})) continue;
+    return fail(Code::unsupported,
+                "the cuda backend has no kernels for --kv-type " + std::string(codec->name) + " so far");
+  }
+  if (std::ranges::all_of(attention, &cuda::has_room_anywhere)) return {};
+  QR_TRY(const auto runtime, cuda::open_runtime());
+  for (const AttnParams& layer : attention) {
+    if (layer.k_codec != nullptr) QR_TRY_VOID(cuda::check_room(layer, runtime->size()));
+  }
+  return {};
+}
+
+}  // namespace quire

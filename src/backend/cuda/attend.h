@@ -2,7 +2,6 @@
 #pragma once
 #include <map>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,9 +12,6 @@
 #include "ops/parts.h"
 
 namespace quire::cuda {
-
-// Whether there are kernels for a cache of this codec.
-bool has_codec(std::string_view name);
 
 // Code::unsupported names the heads where a block of theirs takes more shared memory than `device` has; of a layer
 // whose codec has kernels.

@@ -24,12 +24,6 @@ namespace quire {
 namespace {
 
 constexpr int64_t kOfGraphs = int64_t{128} << 20;  // what recorded steps take of a device at most; not measured
-constexpr int kLeastShared = 99 << 10;             // what a block may have on any device of compute capability 8.0 on
-
-// Without looking at the device, which takes a while.
-bool has_room_anywhere(const AttnParams& layer) {
-  return layer.k_codec == nullptr || cuda::check_room(layer, {.shared_bytes = kLeastShared});
-}
 
 }  // namespace
 namespace cuda {
@@ -454,21 +448,6 @@ void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::spa
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums, CudaArithmetic arithmetic) {
   QR_TRY(std::shared_ptr<cuda::Runtime> runtime, cuda::open_runtime());
   return cuda::CudaOps::make(cuda::with_replays(std::move(runtime)), sums, arithmetic);
-}
-
-Status check_cuda_has(std::span<const AttnParams> attention) {
-  for (const AttnParams& layer : attention) {
-    const KvCodec* codec = layer.k_codec;
-    if (codec == nullptr || cuda::has_codec(codec->name)) continue;
-    return fail(Code::unsupported,
-                "the cuda backend has no kernels for --kv-type " + std::string(codec->name) + " so far");
-  }
-  if (std::ranges::all_of(attention, &has_room_anywhere)) return {};
-  QR_TRY(const auto runtime, cuda::open_runtime());
-  for (const AttnParams& layer : attention) {
-    if (layer.k_codec != nullptr) QR_TRY_VOID(cuda::check_room(layer, runtime->size()));
-  }
-  return {};
 }
 
 int64_t cuda_free_bytes() {
