@@ -55,14 +55,16 @@ constexpr bool kIsOfBytes = Codec::Keys::kRotatesKeys;
 
 // Whether a value can be read out of its key.
 template <class Codec>
-constexpr bool kHasLatent = Codec::Keys::kTogether == Codec::Values::kTogether;
+constexpr bool has_latent() {
+  return Codec::Keys::kTogether == Codec::Values::kTogether;
+}
 
 bool is_wide(const AttnParams& params) { return std::max(params.k_dim, params.v_dim) > kUsualHead; }
 
 // What the kernel takes of shared memory that does without AttendRows.
 template <class Codec>
 int least_shared_bytes(const AttnParams& params) {
-  if constexpr (kHasLatent<Codec>) {
+  if constexpr (has_latent<Codec>()) {
     if (params.values_in_keys) return AttendLatentRow<Codec>::kSharedBytes;
   }
   return is_wide(params) ? AttendWideRow<Codec>::kSharedBytes : AttendRow<Codec>::kSharedBytes;
@@ -177,7 +179,7 @@ class Attending {
 
   void attend(bool is_of_many, int64_t begin, int64_t end, const Queries& q, const States& to) const {
     if (begin >= end) return;
-    if constexpr (kHasLatent<Codec>) {
+    if constexpr (has_latent<Codec>()) {
       if (params_.values_in_keys) return attend_as<AttendLatentRow<Codec>>(begin, end, q, to);
     }
     if (is_wide(params_)) return attend_as<AttendWideRow<Codec>>(begin, end, q, to);
