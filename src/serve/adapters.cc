@@ -117,9 +117,29 @@ Result<std::shared_ptr<const Adapter>> AdapterTable::read(const std::string& fol
   }
 }
 
-Status AdapterTable::load(const std::string& name, const std::string& folder, bool replace) {
+Status AdapterTable::allow_below(const std::string& root) {
+  std::error_code error;
+  root_ = std::filesystem::canonical(root, error);
+  if (error || !std::filesystem::is_directory(root_, error))
+    return fail(Code::not_found, shown(root) + " is no folder");
+  return {};
+}
+
+Result<std::string> AdapterTable::allowed(const std::string& path) const {
+  if (path.find('\0') != std::string::npos) return fail(Code::invalid, "a path has no byte 0");
+  if (root_.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(root_ / path, error);
+  const auto parted = std::mismatch(root_.begin(), root_.end(), whole.begin(), whole.end());
+  if (!error && parted.first == root_.end()) return whole.string();
+  return fail(Code::invalid,
+              "'" + shown(path) + "' is not below " + root_.string() + ", where adapters may be (--lora-root)");
+}
+
+Status AdapterTable::load(const std::string& name, const std::string& path, bool replace) {
   const std::lock_guard one_at_a_time(loading_);
   QR_TRY_VOID(check(name, replace));
+  QR_TRY(const std::string folder, allowed(path));
   QR_TRY(const std::shared_ptr<const Adapter> adapter, read(folder, 0));
   Named one{{name, folder, adapter->content, adapter->memory.bytes(), true, adapter->invocation}, adapter};
   const std::lock_guard lock(mu_);

@@ -3,6 +3,7 @@
 // is memory for: of those that no request holds the one that was asked for longest ago leaves memory where another
 // needs its room, and is read again by the next request that asks for it, which waits. Any thread.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,9 +43,13 @@ class AdapterTable {
   AdapterTable(Load load, const ServeLimits& limits)
       : load_(std::move(load)), n_most_(limits.n_adapters), bytes_most_(limits.adapter_bytes) {}
 
-  // All or nothing. `replace`: the name may be taken. Code::invalid for a name that is taken otherwise or is none,
-  // Code::exhausted where requests hold so much that there is no room, or the backend has too little memory; others as
-  // Load's.
+  // From now on load() takes paths below this folder alone, wherever links lead to; one that is relative begins there.
+  // Before requests come. An error where it is no folder.
+  Status allow_below(const std::string& root);
+
+  // All or nothing. `replace`: the name may be taken. Code::invalid for a name that is taken otherwise or is none, and
+  // for a path that is not allowed, Code::exhausted where requests hold so much that there is no room, or the backend
+  // has too little memory; others as Load's.
   Status load(const std::string& name, const std::string& folder, bool replace);
   // Code::not_found where nothing has that name.
   Status unload(std::string_view name);
@@ -62,6 +67,8 @@ class AdapterTable {
     int64_t last_use = 0;                    // counts up over all
   };
   Status check(const std::string& name, bool replace);
+  // The path as it is opened.
+  Result<std::string> allowed(const std::string& path) const;
   // Where it stands, or would. REQUIRES mu_.
   std::vector<Named>::iterator place_of(std::string_view name);
   // Null where nothing has the name. REQUIRES mu_.
@@ -75,6 +82,7 @@ class AdapterTable {
   int64_t bytes_in_memory();
 
   const Load load_;
+  std::filesystem::path root_;  // with all links resolved; empty: any path
   const int64_t n_most_, bytes_most_;
   std::mutex loading_;  // one load at a time
   mutable std::mutex mu_;

@@ -30,7 +30,7 @@ TEXTS = {
     '--otlp-endpoint': ('x', 'https://h', 'ftp://h', 'http://', 'http://h:99999'), '--log-requests': ('x', ''),
     '--limit': ('x', 'nosuch=1', 'body_bytes=-1', 'body_bytes=99999999999', 'body_bytes=x', ''), '--cors-origin': ('x', ''),
     '--api-key': ('',), '--admin-key': ('',), '--api-keys': (NOWHERE,), '--tls-cert': ('x',), '--tls-key': ('x',), '--admin-host': ('x',),
-    '--warm-prompts': (NOWHERE,), '--public-prompt': (NOWHERE,), '--kv-remote-password-file': (NOWHERE,), '--kv-remote-ca': (NOWHERE,), '--kv-remote-cert': (NOWHERE,), '--kv-remote-key': (NOWHERE,),
+    '--warm-prompts': (NOWHERE,), '--lora-root': (NOWHERE,), '--public-prompt': (NOWHERE,), '--kv-remote-password-file': (NOWHERE,), '--kv-remote-ca': (NOWHERE,), '--kv-remote-cert': (NOWHERE,), '--kv-remote-key': (NOWHERE,),
     '--chat-template': ('{{',), '--chat-template-file': (NOWHERE,), '--chat-template-kwargs': ('x', '[]'), '--tool-format': ('x',),
     '--host': None, '--allow-host': None, '--name': None, '--alias': None, '--kv-disk': None, '--record': None,
     'route --policy': ('x', ''), '--worker': ('ftp://h', 'https://', 'http://', 'http://h:99999', ''),

@@ -229,6 +229,30 @@ class Operators(unittest.TestCase):
         finally:
             server.stop()
 
+    def test_a_root_bounds_what_is_loaded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = os.path.join(folder, 'root')
+            shutil.copytree(PIRATE, os.path.join(root, 'pirate'))
+            shutil.copytree(GERMAN, os.path.join(folder, 'root-german'))
+            os.symlink(os.path.join(folder, 'root-german'), os.path.join(root, 'link'))
+            os.symlink('pirate', os.path.join(root, 'within'))
+            server = Server('--lora-root', root, '--lora', f'german={GERMAN}')
+            try:
+                def load(path):
+                    status, _, answer = server.post(LOAD, {'lora_name': 'x', 'lora_path': path, 'load_inplace': True})
+                    return status, '' if status == 200 else answer['error']['message']
+
+                for path in ('pirate', 'within', './pirate/', os.path.join(root, 'pirate'), 'pirate/../pirate'):
+                    self.assertEqual(load(path), (200, ''), path)
+                for path in ('../root-german', 'link', PIRATE, '/etc/passwd', '/', '..', 'pirate/../../x', 'a' * 4096):
+                    status, message = load(path)
+                    self.assertEqual(status, 400, path)
+                    self.assertIn(f'is not below {os.path.realpath(root)}, where adapters may be (--lora-root)', message)
+                self.assertEqual(load('pirate\0/../../x'), (400, 'a path has no byte 0'))
+                self.assertEqual(server.post('/v1/completions', {'model': 'german', 'prompt': 'a', 'max_tokens': 1})[0], 200)
+            finally:
+                server.stop()
+
     def test_a_recorded_run_takes_none(self):
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, 'run.jsonl')

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "app/access_options.h"
@@ -60,6 +61,7 @@ struct Args {
               kv_disk_size = "4G", kv_remote_password_file, record, record_limit = "1G";
   std::vector<std::string> aliases, public_prompts;  // the latter: files
   std::vector<std::string> prefixes, adapters;       // NAME=DIR
+  std::string lora_root;
   SamplingChoice sampling;
   ChatChoice chat;
   SpecChoice spec;
@@ -235,6 +237,9 @@ Status check(Args& args) {
   QR_TRY_VOID(check_adapters(args.adapters, args.aliases, args.serve.limits));
   if (!args.adapters.empty() && !args.record.empty())
     return fail(Code::invalid, "--record and --lora exclude each other: a recording holds no adapters");
+  std::error_code error;
+  if (!args.lora_root.empty() && !std::filesystem::is_directory(args.lora_root, error))
+    return fail(Code::not_found, "--lora-root: there is no folder \"" + args.lora_root + '"');
   QR_TRY(args.engine.kv_bytes, parse_bytes_or_auto("--kv-memory", args.kv_memory));
   QR_TRY_VOID(check_overlap(args));
   args.engine.prefix_cache = !args.no_prefix_cache;
@@ -274,7 +279,10 @@ Result<std::unique_ptr<AdapterTable>> adapters_of(Args& args, const LoadedModel&
   std::vector<std::string> taken = args.serve.models;
   for (const ServedPrefix& prefix : args.serve.prefixes) taken.push_back(prefix.name);
   QR_TRY_VOID(check_adapters(args.adapters, taken, args.serve.limits));
-  return load_adapters(args.adapters, args.model, loaded, args.serve.limits);
+  QR_TRY(auto out, load_adapters(args.adapters, args.model, loaded, args.serve.limits));
+  if (args.lora_root.empty()) return out;
+  QR_TRY_VOID(out->allow_below(args.lora_root));
+  return out;
 }
 
 void name_models(Args& args, const std::string& path) {
@@ -451,6 +459,10 @@ QR_REGISTER(
           line.option("--alias", args->aliases, "another name for the model, may be repeated; answers carry the first");
           declare_prefix_option(line, args->prefixes);
           declare_lora_option(line, args->adapters);
+          line.option(
+              "--lora-root", args->lora_root,
+              "adapters that are loaded over HTTP must lie below this folder, and a relative path begins there; "
+              "empty: anywhere");
           line.option("--public-prompt", args->public_prompts,
                       "a file with a system prompt that is no secret: requests share its cached past "
                       "whatever their keys and salts; may be repeated");
