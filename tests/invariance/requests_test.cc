@@ -363,6 +363,7 @@ TEST_P(InvarianceCodec, ProposersChangeNoBit) {
   for (const Who& who :
        {Who{"ngram"}, Who{"suffix"}, Who{"medusa"}, Who{"eagle"}, Who{"mtp"}, Who{"exit"}, Who{"draft", {&alike}},
         Who{"draft", {&other}}, Who{"draft", {&alike, 0, some}}, Who{"draft", {&alike}, other_tokens.bridge.get()}}) {
+    if (kSanitized && GetParam()->name != "f16" && who.bridge == nullptr) continue;  // memory errors need one codec
     drafted({.max_draft = 4, .max_side = 0}, who);
     const EngineStats trees = drafted({.max_draft = 4}, who);
     EXPECT_EQ(trees.n_drafted_at[0] > trees.n_drafts, guesses_trees(who.name)) << "others in the first place";
