@@ -23,9 +23,9 @@ Result<Named> split(const std::string& option) {
 }
 
 // A backend that says how much memory it lacks for an adapter.
-class CountingOps final : public ForwardingOps {
+class LackingOps final : public ForwardingOps {
  public:
-  CountingOps(Ops& ops, int64_t& lacks) : ops_(ops), lacks_(lacks) {}
+  LackingOps(Ops& ops, int64_t& lacks) : ops_(ops), lacks_(lacks) {}
   Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to) override {
     auto out = ops_.load_low_rank(from, to);
     if (!out && out.error().code == Code::exhausted) {
@@ -98,8 +98,8 @@ Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::strin
   const BaseModel base{loaded.path, how.weights};
   auto out = std::make_unique<AdapterTable>(
       [of = loaded.model.get(), ops = loaded.ops.get(), base](const std::string& folder, AdapterTable::Room& room) {
-        CountingOps counting(*ops, room.backend_lacks);
-        return load_lora(folder, *of, counting, base, room.most_bytes);
+        LackingOps lacking(*ops, room.backend_lacks);
+        return load_lora(folder, *of, lacking, base, room.most_bytes);
       },
       limits);
   for (const std::string& option : options) {

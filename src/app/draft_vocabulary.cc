@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 
 #include "base/bounded_reader.h"
 #include "io/folder_files.h"
 #include "io/shape_text.h"
+#include "model/eagle.h"
 
 namespace quire {
 namespace {
@@ -28,19 +28,11 @@ Result<std::vector<Token>> read_d2t(const TensorFile& file, int n_vocab) {
     return fail(Code::corrupt, file.name + ": tensor \"d2t\": must be I64 of 1 to " + std::to_string(n_vocab) +
                                    " numbers, is " + at->dtype + " of shape " + shape_text(at->shape));
   }
-  std::vector<int64_t> offsets(static_cast<size_t>(n));
-  std::memcpy(offsets.data(), file.map->bytes().data() + at->offset, static_cast<size_t>(at->bytes));
+  auto tokens = tokens_of_offsets(
+      file.map->bytes().subspan(static_cast<size_t>(at->offset), static_cast<size_t>(at->bytes)), n_vocab, "draft");
   QR_TRY_VOID(file.map->check_unchanged());
-  std::vector<Token> out;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t offset = offsets[static_cast<size_t>(i)];
-    if (offset < -i || offset >= n_vocab - i) {
-      return fail(Code::corrupt, file.name + ": tensor \"d2t\": output " + std::to_string(i) + " has the offset " +
-                                     std::to_string(offset) + ", and the draft has tokens 0 to " +
-                                     std::to_string(n_vocab - 1));
-    }
-    out.push_back(static_cast<Token>(i + offset));
-  }
+  if (!tokens) return error_within(file.name, std::move(tokens).error());
+  std::vector<Token> out = std::move(*tokens);
   std::ranges::sort(out);
   out.erase(std::ranges::unique(out).begin(), out.end());
   return out;

@@ -225,15 +225,14 @@ Status check_heads_fit(const std::string& folder, const Result<int64_t>& bytes) 
 }
 
 // As the target was loaded, but for what draft_source() says.
-Result<std::unique_ptr<Model>> load_own_head(const SpecChoice& choice,
-                                             const ModelOptions& how,
-                                             const LoadedModel& target) {
+Result<Drafter> load_own_head(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
+  Drafter out;
   const ModelOptions options = draft_source(choice, how).how;
   QR_TRY(const ModelFile file, open_model(target.path));
   QR_TRY(const LoadOptions as, load_options(options, &file));
-  QR_TRY(std::unique_ptr<Model> head, load_mtp(file, *target.model, *target.ops, as));
+  QR_TRY(out.model, load_mtp(file, *target.model, *target.ops, as));
   QR_TRY_VOID(file.check_unchanged());
-  return head;
+  return out;
 }
 
 Result<Drafter> load_heads(const SpecChoice& choice, const ModelOptions& how, const LoadedModel& target) {
@@ -264,16 +263,10 @@ Result<Drafter> load_drafter(const SpecChoice& choice, const ModelOptions& how, 
     if (!heads) return error_within("--draft", std::move(heads).error());
     return std::move(*heads);
   }
-  Drafter out;
-  if (choice.kind == DraftKind::mtp) {
-    auto head = load_own_head(choice, how, target);
-    if (!head) return error_within("--draft " + choice.draft, std::move(head).error());
-    out.model = std::move(*head);
-    return out;
-  }
-  auto drafter = load_model_that_drafts(choice, how, target);
-  if (!drafter) return error_within("--draft " + choice.draft, std::move(drafter).error());
-  return std::move(*drafter);
+  auto out =
+      choice.kind == DraftKind::mtp ? load_own_head(choice, how, target) : load_model_that_drafts(choice, how, target);
+  if (!out) return error_within("--draft " + choice.draft, std::move(out).error());
+  return out;
 }
 
 }  // namespace quire

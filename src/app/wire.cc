@@ -127,16 +127,18 @@ int n_threads(const ModelOptions& options) { return backend_of(options).n_thread
 
 Result<UnitPeak> probe_peak(const ModelOptions& options) { return backend_of(options).probe(options); }
 
-int64_t memory_of(const ModelOptions& options) {
+// Bytes that are left of the backend's own memory, −1: it has none.
+static int64_t own_memory_of(const ModelOptions& options) {
   const Backend& backend = backend_of(options);
-  const int64_t of_device = backend.free_bytes != nullptr ? backend.free_bytes() : -1;
-  return of_device < 0 ? available_memory() : of_device;
+  return backend.free_bytes != nullptr ? backend.free_bytes() : -1;
 }
 
-bool has_own_memory(const ModelOptions& options) {
-  const Backend& backend = backend_of(options);
-  return backend.free_bytes != nullptr && backend.free_bytes() >= 0;
+int64_t memory_of(const ModelOptions& options) {
+  const int64_t own = own_memory_of(options);
+  return own < 0 ? available_memory() : own;
 }
+
+bool has_own_memory(const ModelOptions& options) { return own_memory_of(options) >= 0; }
 
 int64_t linear_bytes(const ModelOptions& options, const WeightFormat& format, int64_t n_out, int64_t n_in) {
   return backend_of(options).linear_bytes(format, n_out, n_in);

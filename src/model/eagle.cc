@@ -145,27 +145,20 @@ void claim(const Config& c, EagleHead& out) {
   out.attn.kv_offset = claim.offset;
 }
 
-// "d2t" has of each output how far its token lies behind it; a head without it has all tokens.
+// A head without "d2t" has all tokens.
 Status read_tokens(TensorTaker& taker, int n_draft, const ModelInfo& model, std::vector<Token>& out) {
   if (taker.has("t2d")) QR_TRY_VOID(taker.stored("t2d", {model.n_vocab}, "BOOL"));
-  if (!taker.has("d2t") && n_draft != model.n_vocab) {
+  if (taker.has("d2t")) {
+    QR_TRY(const std::span<const std::byte> bytes, taker.stored("d2t", {n_draft}, "I64"));
+    QR_TRY(out, tokens_of_offsets(bytes, model.n_vocab, "model"));
+    return {};
+  }
+  if (n_draft != model.n_vocab) {
     return fail(Code::corrupt, "tensor \"d2t\": is missing, and the head has " + std::to_string(n_draft) + " of " +
                                    std::to_string(model.n_vocab) + " tokens");
   }
-  std::vector<int64_t> offsets(static_cast<size_t>(n_draft));
-  if (taker.has("d2t")) {
-    QR_TRY(const std::span<const std::byte> bytes, taker.stored("d2t", {n_draft}, "I64"));
-    std::memcpy(offsets.data(), bytes.data(), bytes.size());
-  }
-  for (int64_t i = 0; i < n_draft; ++i) {
-    const int64_t offset = offsets[static_cast<size_t>(i)];
-    if (offset < -i || offset >= model.n_vocab - i) {
-      return fail(Code::corrupt, "tensor \"d2t\": output " + std::to_string(i) + " has the offset " +
-                                     std::to_string(offset) + ", and the model has tokens 0 to " +
-                                     std::to_string(model.n_vocab - 1));
-    }
-    out.push_back(static_cast<Token>(i + offset));
-  }
+  out.resize(static_cast<size_t>(n_draft));
+  std::iota(out.begin(), out.end(), 0);
   return {};
 }
 
@@ -257,6 +250,23 @@ bool is_joining_folder(const std::string& folder) {
 }  // namespace
 
 bool is_eagle_folder(const std::string& folder) { return is_head_folder(folder, kKind) || is_joining_folder(folder); }
+
+Result<std::vector<Token>> tokens_of_offsets(std::span<const std::byte> d2t, int n_vocab, std::string_view whose) {
+  std::vector<int64_t> offsets(d2t.size() / sizeof(int64_t));
+  std::memcpy(offsets.data(), d2t.data(), offsets.size() * sizeof(int64_t));
+  std::vector<Token> out;
+  out.reserve(offsets.size());
+  for (int64_t i = 0; i < std::ssize(offsets); ++i) {
+    const int64_t offset = offsets[static_cast<size_t>(i)];
+    if (offset < -i || offset >= n_vocab - i) {
+      return fail(Code::corrupt, "tensor \"d2t\": output " + std::to_string(i) + " has the offset " +
+                                     std::to_string(offset) + ", and the " + std::string(whose) + " has tokens 0 to " +
+                                     std::to_string(n_vocab - 1));
+    }
+    out.push_back(static_cast<Token>(i + offset));
+  }
+  return out;
+}
 
 Result<int64_t> eagle_bytes(const std::string& folder) { return head_weight_bytes(folder, kKind); }
 

@@ -8,7 +8,9 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kv/layout.h"
@@ -42,6 +44,10 @@ struct EagleHead {
   int64_t weight_bytes = 0;  // matrices and norms, in the formats that were loaded
   int n_draft() const { return static_cast<int>(tokens.size()); }
 };
+
+// The tokens that outputs of a head stand for, of its tensor "d2t": I64, of output i how far its token lies behind i.
+// Code::corrupt for one that is none of the n_vocab of that model, which the error calls `whose`. Any thread.
+Result<std::vector<Token>> tokens_of_offsets(std::span<const std::byte> d2t, int n_vocab, std::string_view whose);
 
 // Whether `folder` has such a head: a config.json with "draft_vocab_size", or of one layer beside weights with
 // "fc.weight", or beside a pickle, which may have it.

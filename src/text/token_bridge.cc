@@ -126,7 +126,7 @@ bool BridgedText::take(const TokenBridge& bridge, std::span<const Token> context
   if (n_taken_ == end) return end == context.size();
   const size_t n_settled = n_settled_;
   const std::vector<Token> tail(ids_.begin() + static_cast<std::ptrdiff_t>(n_settled), ids_.end());
-  if (n_taken_ == 0 && !context.empty()) {
+  if (n_taken_ == 0) {
     // Each begins its texts in its own way.
     const Token bos = bridge.target().spec().bos;
     if (bridge.draft_bos() >= 0) put_control(bridge, bridge.draft_bos());
