@@ -41,6 +41,8 @@ SHAPES = {
                          n_ctx=131072, rope_theta=500000.0, tied=True),
     'llama-3.1-8b': dict(n_embd=4096, n_layers=32, n_heads=32, n_kv_heads=8, head_dim=128, n_ff=14336, n_vocab=128256,
                          n_ctx=131072, rope_theta=500000.0, tied=False),
+    'llama-3.1-70b': dict(n_embd=8192, n_layers=80, n_heads=64, n_kv_heads=8, head_dim=128, n_ff=28672, n_vocab=128256,
+                          n_ctx=131072, rope_theta=500000.0, tied=False),
     # Qwen3-0.6B's sizes: heads wider than n_embd / n_heads, with norms of their own on q and k.
     'qwen3-0.6b': dict(arch='qwen3', n_embd=1024, n_layers=28, n_heads=16, n_kv_heads=8, head_dim=128, n_ff=3072,
                        n_vocab=151936, n_ctx=40960, rope_theta=1000000.0, tied=True, head_norms=True),

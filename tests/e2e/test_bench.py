@@ -104,7 +104,8 @@ class Bench(unittest.TestCase):
                                  (('--depth', '0,-1'), '--depth must be 0 to 16777216, got -1'),
                                  (('--prompt', '16,0'), '--prompt must be 1 to 16777216, got 0'),
                                  (('--batch', '0'), '--batch must be 1 to 1024, got 0'),
-                                 (('--no-cache', '--generate', '0'), '--generate must be at least 1')):
+                                 (('--no-cache', '--generate', '0'), '--generate must be at least 1'),
+                                 (('--overlap',), '--overlap: this backend computes on the host')):
             with self.subTest(arguments=arguments):
                 done = bench(*arguments)
                 self.assertNotEqual(done.returncode, 0)

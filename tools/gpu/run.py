@@ -3,14 +3,18 @@
 
     python3 run.py                 every part that has no result yet, each at most 8 minutes
     python3 run.py tests ops       these parts, again
+    python3 run.py --within 600    the same, and no part goes on for longer than that from now on
     python3 run.py --table         what was found, as text
+    python3 run.py --numbers       the same as tables for docs/numbers.md, in results/numbers.md
 
-Needs NVIDIA's driver and python3, nothing else: no compiler, no network. What a part printed lies in results/PART.txt.
-compute-sanitizer is used where it is installed. QUIRE_GPU_RESULTS: another folder for results; QUIRE_GPU_MODELS: where
-models of up to 9 GB are made (/dev/shm).
+Needs NVIDIA's driver and python3, nothing else: no compiler, no network. What a part printed lies in results/PART.txt; a
+part that was stopped has no result, what it said is in results/log.txt with all else. compute-sanitizer is used where it is installed. QUIRE_GPU_RESULTS: another folder for
+results; QUIRE_GPU_MODELS: where models are made (/dev/shm), one at a time, of up to 75 GB.
 """
+import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,26 +27,50 @@ RESULTS = os.environ.get('QUIRE_GPU_RESULTS') or os.path.join(HERE, 'results')
 MOST_SECONDS = 8 * 60
 MODELS = os.environ.get('QUIRE_GPU_MODELS') or ('/dev/shm' if os.path.isdir('/dev/shm') else tempfile.gettempdir())
 BUNDLED = os.path.join(HERE, 'models', 'quill-q8_0.gguf')
-SHAPES = {'1b': ['--shape', 'llama-3.2-1b'], '8b': ['--shape', 'llama-3.1-8b']}
+# name: shape, type of the weights
+MODELS_MADE = {'1b': ('llama-3.2-1b', 'q8_0'), '8b': ('llama-3.1-8b', 'q8_0'), '70b': ('llama-3.1-70b', 'q8_0'),
+               '1b-bf16': ('llama-3.2-1b', 'bf16'), '8b-bf16': ('llama-3.1-8b', 'bf16')}
+LENGTHS = ('--prompt', '512', '--generate', '64', '--repeat', '3')  # of prompts and answers, and how often
+OVERLAPPING_USERS = '1,16,64'
+# TFLOPS of bf16 without sparsity, as NVIDIA's data sheets say.
+BF16_PEAKS = {'H200': 989, 'H100': 989, 'GH200': 989, 'B200': 2250, 'A100': 312, 'L40S': 362, 'RTX 4090': 165}
+
+
+class Stopped(Exception):
+    """What a part printed until its time was over."""
 
 
 def environment():
     return dict(os.environ, LD_LIBRARY_PATH=os.path.join(HERE, 'lib'))
 
 
-def run(*command, seconds=MOST_SECONDS):
+class Deadline:
+    """Seconds that a part may take, and all of them from the start on (--within)."""
+    end = None
+
+    @classmethod
+    def seconds(cls):
+        return MOST_SECONDS if cls.end is None else max(1.0, min(MOST_SECONDS, cls.end - time.monotonic()))
+
+
+def run(*command):
     """What it printed; its exit status is in the text where it is not 0."""
-    began = time.monotonic()
+    began, seconds, was_stopped = time.monotonic(), Deadline.seconds(), False
     try:
         done = subprocess.run(command, cwd=HERE, env=environment(), timeout=seconds, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, check=False)
         text = done.stdout + (f'exit status {done.returncode}\n' if done.returncode else '')
     except subprocess.TimeoutExpired as late:
-        said = late.stdout or ''  # bytes, whatever was asked for
-        text = (said if isinstance(said, str) else said.decode(errors='replace')) + f'stopped after {seconds} seconds\n'
+        said, was_stopped = late.stdout or '', True  # bytes, whatever was asked for
+        text = (said if isinstance(said, str) else said.decode(errors='replace')) + f'stopped after {seconds:.0f} seconds\n'
     except OSError as error:
         text = f'{command[0]}: {error}\n'
-    return f'$ {" ".join(os.path.basename(part) for part in command)}\n{text}({time.monotonic() - began:.1f} s)\n'
+    text = f'$ {" ".join(os.path.basename(part) for part in command)}\n{text}({time.monotonic() - began:.1f} s)\n'
+    with open(os.path.join(RESULTS, 'log.txt'), 'a', encoding='utf-8') as log:
+        log.write(text)
+    if was_stopped:
+        raise Stopped(text)
+    return text
 
 
 def program(name):
@@ -61,8 +89,8 @@ def part_tests():
 def part_sanitizer():
     if not shutil.which('compute-sanitizer'):
         return 'compute-sanitizer is not installed: skipped\n'
-    return ''.join(run('compute-sanitizer', '--tool', tool, program('device_test'), '--gtest_brief=1', '--gtest_filter=Cuda.*',
-                       seconds=MOST_SECONDS // 3) for tool in ('memcheck', 'racecheck', 'synccheck'))
+    return ''.join(run('compute-sanitizer', '--tool', tool, program('device_test'), '--gtest_brief=1', '--gtest_filter=Cuda.*')
+                   for tool in ('memcheck', 'racecheck', 'synccheck'))
 
 
 def part_ops():
@@ -107,21 +135,39 @@ def part_answers():
     return f'over HTTP, on the GPU and on the CPU: {same}: {json.dumps([text for text, _ in on_gpu])}\n'
 
 
-def made(shape):
-    path = os.path.join(MODELS, f'quire-gpu-{shape}.gguf')
-    if not os.path.exists(path):
-        text = run(sys.executable, os.path.join(HERE, 'make_model.py'), *SHAPES[shape], '--type', 'q8_0', '--out', path)
-        if not os.path.exists(path):
-            raise RuntimeError(text)
-    return path
+def made(name):
+    """Its path, or None and why it cannot be made here. Others are removed: the memory holds one of them."""
+    path = os.path.join(MODELS, f'quire-gpu-{name}.gguf')
+    if os.path.exists(path):
+        return path, ''
+    for other in glob.glob(os.path.join(MODELS, 'quire-gpu-*.gguf')):
+        os.remove(other)
+    shape, kind = MODELS_MADE[name]
+    if shape == 'llama-3.1-70b' and shutil.disk_usage(MODELS).free < 80e9:
+        return None, f'{MODELS} has no room for 75 GB: skipped\n'
+    text = run(sys.executable, os.path.join(HERE, 'make_model.py'), '--shape', shape, '--type', kind, '--out', path)
+    return (path, text) if os.path.exists(path) else (None, text)
 
 
-def part_model(shape, *options):
-    begin = time.monotonic()
-    path = made(shape)
-    text = f'made in {time.monotonic() - begin:.1f} s, {os.path.getsize(path)} bytes\n'
-    return text + run(program('quire'), 'bench', path, '--backend', 'cuda', '--kv-type', 'f16', '--generate', '64', '--repeat',
-                      '3', *options)
+def bench(path, *options):
+    return run(program('quire'), 'bench', path, '--json', *LENGTHS, *options)
+
+
+def part_model(name, *options, backend='cuda'):
+    """A line of JSON for each measurement."""
+    path, text = made(name)
+    if path is None:
+        return text
+    return text + bench(path, '--backend', backend, *options)
+
+
+def part_overlap(name):
+    """What of the host's work between steps is hidden behind the device's."""
+    path, text = made(name)
+    if path is None:
+        return text
+    return text + ''.join(bench(path, '--backend', 'cuda', '--overlap', '--batch', OVERLAPPING_USERS, *options)
+                          for options in ((), ('--sampled',)))
 
 
 PARTS = {
@@ -130,36 +176,89 @@ PARTS = {
     'mma': part_mma,
     'answers': part_answers,
     'ops': part_ops,
-    '1b': lambda: part_model('1b', '--prompt', '512', '--batch', '1,8,16'),
-    '8b': lambda: part_model('8b', '--prompt', '512', '--batch', '1,8,16', '--depth', '0,4096'),
+    '1b': lambda: part_model('1b', '--batch', '1,8,16'),
+    '1b-overlap': lambda: part_overlap('1b'),
+    '8b': lambda: part_model('8b', '--batch', '1,8,16,64', '--depth', '0,4096'),
+    '8b-overlap': lambda: part_overlap('8b'),
+    '8b-bf16': lambda: part_model('8b-bf16', '--batch', '1,16', backend='cuda-tensor'),
+    '8b-bf16-portable': lambda: part_model('8b-bf16', '--batch', '1', backend='cuda'),
+    '70b': lambda: part_model('70b', '--batch', '1,16'),
     'sanitizer': part_sanitizer,
 }
 
 
+def found(name):
+    path = os.path.join(RESULTS, name + '.txt')
+    if not os.path.exists(path):
+        return ''
+    with open(path, encoding='utf-8') as file:
+        return file.read()
+
+
+def measured(name):
+    return [json.loads(line) for line in found(name).splitlines() if line.startswith('{')]
+
+
+def numbers():
+    """Tables in Markdown of what there is results for."""
+    gpu = found('device').splitlines()[2].split(',')[0] if found('device').count('\n') > 2 else 'a GPU'
+    peak = next((tflops for key, tflops in sorted(BF16_PEAKS.items(), key=lambda entry: -len(entry[0])) if key in gpu), None)
+    rate = re.search(r'reading memory: (\d+) GB/s', found('ops'))
+    share = lambda value, most: f'{100 * value / most:.0f} %' if most else ''
+    out = [f'## {gpu}', '', f'Reading memory: {rate[1]} GB/s.' if rate else 'Reading memory was not measured.', '',
+           '| weights | users | depth | prefill, tok/s | of the bf16 peak | decode, tok/s | of the memory\'s rate |',
+           '| --- | ---: | ---: | ---: | ---: | ---: | ---: |']
+    for name in PARTS:
+        prefill = ''
+        for line in measured(name):
+            speed = line.get('tok_s', {}).get('median', 0)
+            if line['test'] == 'prefill':
+                prefill = f'{speed:,.0f} | {share(speed * line["ops_per_token"], peak and peak * 1e12)}'
+            elif line['test'] == 'decode':
+                read = share(speed * line['bytes_per_token'], rate and float(rate[1]) * 1e9)
+                out.append(f'| {name} | {line["n_seqs"]} | {line["depth"]} | {prefill or " | "} | {speed:,.0f} | {read} |')
+                prefill = ''
+    out += ['', '| weights | users | a step, ms | overlapping, ms | of the host\'s, ms | is hidden |', '| --- | ---: | ---: | ---: | ---: | ---: |']
+    out += [f'| {name} | {line["n_users"]} | {line["step_ms"]:.3f} | {line["overlapping_step_ms"]:.3f} | {line["host_ms"]:.3f} | '
+            f'{share(line["hidden"], 1)} |' for name in PARTS for line in measured(name) if line['test'] == 'overlap']
+    return '\n'.join(out) + '\n'
+
+
 def main():
-    wanted = sys.argv[1:]
+    wanted, Deadline.end = sys.argv[1:], None
+    os.makedirs(RESULTS, exist_ok=True)
     if wanted == ['--table']:
         for name in PARTS:
-            path = os.path.join(RESULTS, name + '.txt')
-            if os.path.exists(path):
-                with open(path, encoding='utf-8') as found:
-                    print(f'== {name}\n{found.read()}')
+            if found(name):
+                print(f'== {name}\n{found(name)}')
         return 0
+    if wanted == ['--numbers']:
+        with open(os.path.join(RESULTS, 'numbers.md'), 'w', encoding='utf-8') as file:
+            file.write(numbers())
+        print(numbers(), end='')
+        return 0
+    if wanted[:1] == ['--within'] and len(wanted) > 1 and wanted[1].isdigit():
+        Deadline.end = time.monotonic() + int(wanted[1])
+        wanted = wanted[2:]
     unknown = [name for name in wanted if name not in PARTS]
     if unknown:
         print(f'there is no part {unknown[0]}; parts: {", ".join(PARTS)}', file=sys.stderr)
         return 2
-    os.makedirs(RESULTS, exist_ok=True)
     for name, part in PARTS.items():
-        path = os.path.join(RESULTS, name + '.txt')
-        if wanted and name not in wanted or not wanted and os.path.exists(path):
+        if name not in wanted if wanted else found(name):
+            continue
+        if Deadline.end is not None and time.monotonic() >= Deadline.end:
+            print(f'== {name}\nnot begun: the time is over', flush=True)
             continue
         try:
             text = part()
+        except Stopped as stopped:
+            print(f'== {name}\n{stopped}', flush=True)
+            continue
         except (OSError, RuntimeError, ValueError) as error:
             text = f'{error}\n'
-        with open(path, 'w', encoding='utf-8') as found:
-            found.write(text)
+        with open(os.path.join(RESULTS, name + '.txt'), 'w', encoding='utf-8') as file:
+            file.write(text)
         print(f'== {name}\n{text}', flush=True)
     return 0
 

@@ -9,6 +9,7 @@
 
 #include "app/bench_compare.h"
 #include "app/bench_memory.h"
+#include "app/bench_overlap.h"
 #include "app/bench_spec.h"
 #include "app/context_shift.h"
 #include "app/progress.h"
@@ -30,6 +31,7 @@ struct Args {
   bool json = false;
   bool sampled = false;
   bool no_cache = false;
+  bool overlap = false;
   std::string policy, prompts;
   int n_requests = 64;
   SpecChoice spec;
@@ -415,7 +417,7 @@ class Bench {
 };
 
 Status run(Args& args) {
-  if ((args.no_cache || !args.policy.empty()) && args.n_generate < 1) {
+  if ((args.no_cache || args.overlap || !args.policy.empty()) && args.n_generate < 1) {
     return fail(Code::invalid, "--generate must be at least 1 for a comparison");
   }
   if (!args.policy.empty() && args.policy != "static") {
@@ -434,43 +436,45 @@ Status run(Args& args) {
     const int n_seqs = args.batch.empty() ? 8 : args.batch.front();
     return compare_batching(loaded, {args.n_requests, n_seqs, n_prompt, args.n_generate}, args.json);
   }
+  if (args.overlap) {
+    return bench_overlap(loaded, {args.batch, n_prompt, args.n_generate, args.repeat, args.sampled, args.json});
+  }
   if (options.proposer.empty()) return Bench(args, loaded).run();
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
   return bench_spec(loaded, drafter,
                     {args.spec, args.batch, args.n_generate, args.repeat, args.sampled, args.json, args.prompts});
 }
 
-QR_REGISTER(Command,
-            "bench",
-            Command{"measure prefill and decode against the machine's limits", false,
-                    [](CommandLine& line) -> std::function<int()> {
-                      auto args = std::make_shared<Args>();
-                      declare_model_options(line, args->model);
-                      declare_shift_option(line, args->model);
-                      line.option("--prompt", args->prompt, {1, 1 << 24},
-                                  "prompt tokens of the prefill test, several separated by commas");
-                      line.option("--generate", args->n_generate, {0, 1 << 24},
-                                  "tokens to decode; 0 leaves the decode test out");
-                      line.option("--depth", args->depth, {0, 1 << 24},
-                                  "tokens in the cache before decoding starts, several separated by commas");
-                      line.option("--batch", args->batch, {1, 1024},
-                                  "sequences that run together, several separated by commas");
-                      line.option("--repeat", args->repeat, {1, 1000}, "repetitions; the median counts");
-                      line.flag(
-                          "--sampled", args->sampled,
-                          "draw the tokens (temperature 1, top-k 50, top-p 0.95) instead of taking the likeliest");
-                      line.flag("--no-cache", args->no_cache,
-                                "instead: one prompt with cached keys and values against computing its past anew");
-                      line.option("--policy", args->policy,
-                                  "static: instead, batches that start and end together against continuous ones");
-                      line.option("--requests", args->n_requests, {1, 1 << 16},
-                                  "requests of mixed lengths for --policy static");
-                      declare_spec_options(line, args->spec);
-                      line.option("--prompts", args->prompts,
-                                  "questions, one on every line, for what guessing ahead is worth (--spec, --draft)");
-                      line.flag("--json", args->json, "one JSON object per line");
-                      return [args] { return exit_code(run(*args)); };
-                    }});
+QR_REGISTER(
+    Command,
+    "bench",
+    Command{
+        "measure prefill and decode against the machine's limits", false,
+        [](CommandLine& line) -> std::function<int()> {
+          auto args = std::make_shared<Args>();
+          declare_model_options(line, args->model);
+          declare_shift_option(line, args->model);
+          line.option("--prompt", args->prompt, {1, 1 << 24},
+                      "prompt tokens of the prefill test, several separated by commas");
+          line.option("--generate", args->n_generate, {0, 1 << 24}, "tokens to decode; 0 leaves the decode test out");
+          line.option("--depth", args->depth, {0, 1 << 24},
+                      "tokens in the cache before decoding starts, several separated by commas");
+          line.option("--batch", args->batch, {1, 1024}, "sequences that run together, several separated by commas");
+          line.option("--repeat", args->repeat, {1, 1000}, "repetitions; the median counts");
+          line.flag("--sampled", args->sampled,
+                    "draw the tokens (temperature 1, top-k 50, top-p 0.95) instead of taking the likeliest");
+          line.flag("--no-cache", args->no_cache,
+                    "instead: one prompt with cached keys and values against computing its past anew");
+          line.option("--policy", args->policy,
+                      "static: instead, batches that start and end together against continuous ones");
+          line.flag("--overlap", args->overlap, "instead: steps one after the other against steps that overlap");
+          line.option("--requests", args->n_requests, {1, 1 << 16}, "requests of mixed lengths for --policy static");
+          declare_spec_options(line, args->spec);
+          line.option("--prompts", args->prompts,
+                      "questions, one on every line, for what guessing ahead is worth (--spec, --draft)");
+          line.flag("--json", args->json, "one JSON object per line");
+          return [args] { return exit_code(run(*args)); };
+        }});
 
 }  // namespace
 }  // namespace quire

@@ -52,7 +52,7 @@ void CudaOps::send(const StepRows& to, const StepRows& from, int slot) {
 
 Status CudaOps::arrived(int slot) {
   Sent& sent = sent_.at(static_cast<size_t>(slot));
-  if (sent.done) runtime_->wait_for(slot);
+  if (sent.done) wait_by([this, slot] { runtime_->wait_for(slot); });
   if (sent.done && !runtime_->is_well()) static_cast<void>(take_error());
   if (sent.done) loaded_->arrived(slot);
   sent.is_under_way = false;

@@ -16,6 +16,7 @@
 #include "backend/cuda/loaded_memory.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/tables.h"
+#include "base/clock.h"
 #include "ops/ahead_ops.h"
 #include "ops/ops.h"
 #include "ops/parts.h"
@@ -73,6 +74,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) override;
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
+  int64_t waited_ns() const override { return waited_ns_; }
   void pick(Tensor picked, Tensor logits, Tensor draws) override;
   void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
   Result<Buffer> allocate_sent(int64_t bytes) override;
@@ -95,6 +97,12 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   Status load(std::byte* to, const void* from, int64_t bytes);
   bool is_done(std::string_view what, const Status& status) const;
   void wait();
+  // Any wait of the host: it counts how long it took.
+  void wait_by(const auto& how) {
+    const int64_t start = clock_.now_ns();
+    how();
+    waited_ns_ += clock_.now_ns() - start;
+  }
   // Something is asked of the device.
   void begin() {
     is_idle_ = false;
@@ -168,6 +176,8 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   };
   std::array<Sent, kMarks> sent_;
   std::vector<Turns> turns_;
+  SystemClock clock_;
+  int64_t waited_ns_ = 0;
   std::vector<float> made_;      // by the host, for an upload that is under way
   std::byte* pinned_ = nullptr;  // for copies to the host: of logits, of blocks
   int64_t pinned_bytes_ = 0;

@@ -127,7 +127,7 @@ std::byte* CudaOps::pinned(int64_t bytes) {
 }
 
 void CudaOps::wait() {
-  runtime_->wait();
+  wait_by([this] { runtime_->wait(); });
   loaded_->finished();
   is_idle_ = is_behind_marks_ = has_new_tables_ = true;
 }
