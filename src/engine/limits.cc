@@ -48,7 +48,7 @@ Status check_options(const EngineOptions& o, int strip_tokens) {
   };
   QR_TRY_VOID(range("max_seqs", o.max_seqs, 1, kMostSeqs));
   QR_TRY_VOID(range("step_tokens", o.step_tokens, 1, kMostStepTokens));
-  QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, 1 << 16));
+  QR_TRY_VOID(range("max_chunk", o.max_chunk, 1, kMostStepTokens));
   QR_TRY_VOID(range("n_ctx", o.n_ctx, 2, kMostContext));
   QR_TRY_VOID(range("max_draft", o.max_draft, 0, kMostDraft));
   QR_TRY_VOID(range("max_side", o.max_side, 0, kMostSide));

@@ -28,8 +28,8 @@ struct Maker {
 TEST(EngineOptions, OutOfRangeIsRefusedWithRangeAndValue) {
   Maker m;
   EXPECT_EQ(m.try_make({.max_seqs = 0}), "max_seqs must be 1 to 4096, got 0");
-  EXPECT_EQ(m.try_make({.step_tokens = 65537}), "step_tokens must be 1 to 65536, got 65537");
-  EXPECT_EQ(m.try_make({.max_chunk = -1}), "max_chunk must be 1 to 65536, got -1");
+  EXPECT_EQ(m.try_make({.step_tokens = 65536}), "step_tokens must be 1 to 65535, got 65536");
+  EXPECT_EQ(m.try_make({.max_chunk = -1}), "max_chunk must be 1 to 65535, got -1");
   EXPECT_EQ(m.try_make({.n_ctx = 1}), "n_ctx must be 2 to 268435456, got 1");
   EXPECT_EQ(m.try_make({.max_queue = 0}), "max_queue must be 1 to 1048576, got 0");
   for (const int bad : {0, 8, 24, 4112}) {

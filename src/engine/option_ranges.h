@@ -4,7 +4,8 @@
 
 namespace quire {
 
-inline constexpr int kMostSeqs = 4096, kMostStepTokens = 1 << 16, kMostContext = 1 << 28, kMostQueue = 1 << 20;
+inline constexpr int kMostSeqs = 4096, kMostContext = 1 << 28, kMostQueue = 1 << 20;
+inline constexpr int kMostStepTokens = 65'535;                           // an axis of a GPU's grid has no more
 inline constexpr double kMostTargetMs = 60'000;                          // of itl_target_ms, step_target_ms
 inline constexpr int64_t kMostRemoteKeepS = int64_t{10} * 365 * 86'400;  // kv_remote_keep_s
 

@@ -30,8 +30,9 @@ class GpuFolder(unittest.TestCase):
             self.run_py = loaded()
         self.run_py.HERE = os.path.join(ROOT, 'tools')  # where make_model.py lies
         self.run_py.program = lambda name: os.path.join(os.path.dirname(binary()), name)
-        self.run_py.MODELS_MADE = {'1b': ('tiny', 'q8_0'), '8b-bf16': ('tiny', 'bf16')}
+        self.run_py.MODELS_MADE = {'1b': ('tiny', 'q8_0', 0.001), '8b-bf16': ('tiny', 'bf16', 0.001), '70b': ('tiny', 'q8_0', 10**9)}
         self.run_py.LENGTHS = ('--prompt', '16', '--generate', '3', '--repeat', '1')
+        self.run_py.BUNDLED, self.run_py.QUESTIONS = DRAFT, self.run_py.QUESTIONS[:3]
         self.run_py.OVERLAPPING_USERS = '1,2'
         self.run_py.PARTS = {
             'device': lambda: 'name, memory\n$\nNVIDIA H200, 140 GB\n',
@@ -39,6 +40,8 @@ class GpuFolder(unittest.TestCase):
             '1b': lambda: self.run_py.part_model('1b', '--batch', '1,2'),
             '1b-overlap': lambda: self.run_py.part_overlap('1b'),
             '8b-bf16': lambda: self.run_py.part_model('8b-bf16', backend='cuda-tensor'),
+            '70b': lambda: self.run_py.part_model('70b'),
+            'answers': self.run_py.part_answers,
         }
 
     def main(self, *arguments):
@@ -47,12 +50,14 @@ class GpuFolder(unittest.TestCase):
         return said.getvalue()
 
     def test_parts_that_were_stopped_run_again_and_all_of_them_become_tables(self):
-        self.assertEqual(self.main('--within', '0').count('not begun'), 5)
-        with mock.patch.object(self.run_py, 'MOST_SECONDS', 0.01):
+        self.assertEqual(self.main('--within', '0').count('not begun'), 7)
+        with mock.patch.object(self.run_py, 'MOST_SECONDS', 0.0), mock.patch.object(self.run_py, 'SHORTEST', 0.01):
             self.assertIn('stopped after 0 seconds', self.main('1b'))
         self.assertEqual(os.listdir(self.results), ['log.txt'])
         said = self.main()
         self.assertIn('== 8b-bf16', said)
+        self.assertIn('there is no room for 1000000000 GB', said)
+        self.assertIn('on the GPU and on the CPU: the same text and logprobs', said)
         self.assertEqual(self.main(), '')
         self.assertIn('== 1b\n', self.main('--table'))
         tables = self.main('--numbers')

@@ -35,6 +35,35 @@ TEST(Cuda, ADeviceWithLittleSharedMemoryDoesManyRowsSomeAtATime) {
   EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = 99 << 10})));
 }
 
+std::vector<float> products_of_eight_rows(Bench& bench) {
+  std::vector<float> out;
+  for (const char* name : {"q8_0", "q4_k", "iq2_xxs"}) {
+    const WeightFormat& format = *find_weight_format(name);
+    for (const int64_t n : {1, 8}) {
+      const Linear w = bench.any_matrix(format, 40, 1792, 3);
+      const Tensor y = bench.floats(Matrix(n, 40)), x = bench.floats(Matrix(n, 1792, 4));
+      bench.ops().linear(y, x, {&w, 1});
+      std::ranges::copy(bench.values(y), std::back_inserter(out));
+    }
+  }
+  return out;
+}
+
+TEST(Cuda, ADeviceWithLittleSharedMemoryStreamsWeightsForFewRowsToo) {
+  const Body body = products_of_eight_rows;
+  EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = cuda::kLeastShared})));
+  const cuda::DeviceSize little{.shared_bytes = cuda::kLeastShared}, more{.shared_bytes = 227 << 10};
+  const auto launch = [](const char* format, const cuda::DeviceSize& device) {
+    cuda::FewProduct product{};
+    product.n = 8;
+    return cuda::find_integer_format(*find_weight_format(format))->multiply_few(product, {1}, device);
+  };
+  EXPECT_STREQ(launch("q8_0", little).name, "quire_linear8_small_q8_0");
+  EXPECT_STREQ(launch("q8_0", more).name, "quire_linear8_q8_0");
+  for (const char* name : {"q8_0", "q5_0", "q3_k", "q4_k", "q4_z32", "iq2_xxs", "iq2_xs", "iq1_s", "iq1_m", "q4_0"})
+    EXPECT_LE(launch(name, little).shared_bytes, cuda::kLeastShared) << name;
+}
+
 // Many rows of codecs whose tiles take more than there is.
 template <bool kIsWide>
 std::vector<float> attention_of_many_rows(Bench& bench) {

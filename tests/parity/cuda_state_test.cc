@@ -179,16 +179,22 @@ TEST(CudaStates, WkvHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return recurred_all(bench, true); });
 }
 
-// More rows than the workspace has room for: the state of the sequence that is cut goes on in the next launch.
+// More rows than the workspace has room for, in three runs: in the second one sequence goes on where the first left it,
+// and the next one is cut.
 TEST(CudaStates, RowsThatDoNotFitAreDoneInRuns) {
   expect_same([](Bench& bench) {
-    constexpr int64_t kRows = 500, kHeads = 300, kDim = 33;
-    const Tensor memory = bench.floats(Matrix(2, kHeads * kDim, 1));
+    constexpr int64_t kRows = 1200, kHeads = 300, kDim = 33;
+    static_assert(kRows * kHeads * (3 * kDim + 1) * 4 > 2 * cuda::kWorkspaceBytes);
+    const Tensor memory = bench.floats(Matrix(3, kHeads * kDim, 1));
     std::vector<int32_t> to(kRows, -1);
     to[3] = 0;
-    to.back() = 1;
-    const StateRows rows{
-        bench.ints({0, 4, kRows}), bench.ints({-1, 1}), bench.ints(to), {memory.data, kHeads * kDim * 4, 16}, 0};
+    to[799] = 1;
+    to.back() = 2;
+    const StateRows rows{bench.ints({0, 4, 800, kRows}),
+                         bench.ints({-1, 1, -1}),
+                         bench.ints(to),
+                         {memory.data, kHeads * kDim * 4, 16},
+                         0};
     DeltaParams params;
     params.n_heads = kHeads;
     params.n_key_heads = kHeads;

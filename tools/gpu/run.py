@@ -11,14 +11,17 @@ Needs NVIDIA's driver and python3, nothing else: no compiler, no network. What a
 part that was stopped has no result, what it said is in results/log.txt with all else. compute-sanitizer is used where it is installed. QUIRE_GPU_RESULTS: another folder for
 results; QUIRE_GPU_MODELS: where models are made (/dev/shm), one at a time, of up to 75 GB.
 """
+import concurrent.futures
 import glob
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -27,10 +30,14 @@ RESULTS = os.environ.get('QUIRE_GPU_RESULTS') or os.path.join(HERE, 'results')
 MOST_SECONDS = 8 * 60
 MODELS = os.environ.get('QUIRE_GPU_MODELS') or ('/dev/shm' if os.path.isdir('/dev/shm') else tempfile.gettempdir())
 BUNDLED = os.path.join(HERE, 'models', 'quill-q8_0.gguf')
-# name: shape, type of the weights
-MODELS_MADE = {'1b': ('llama-3.2-1b', 'q8_0'), '8b': ('llama-3.1-8b', 'q8_0'), '70b': ('llama-3.1-70b', 'q8_0'),
-               '1b-bf16': ('llama-3.2-1b', 'bf16'), '8b-bf16': ('llama-3.1-8b', 'bf16')}
+# name: shape, type of the weights, gigabytes
+MODELS_MADE = {'1b': ('llama-3.2-1b', 'q8_0', 1.4), '8b': ('llama-3.1-8b', 'q8_0', 8.6),
+               '8b-bf16': ('llama-3.1-8b', 'bf16', 16.1), '70b': ('llama-3.1-70b', 'q8_0', 75)}
+WHOLE_MODELS = '*CudaArchitectures*:CudaKinds*:CudaTensorKinds*'  # tests of tests/golden
 LENGTHS = ('--prompt', '512', '--generate', '64', '--repeat', '3')  # of prompts and answers, and how often
+QUESTIONS = ('What is the capital of France?', 'Repeat after me: one two one two.', 'How many legs has a spider?',
+             'Say hello to my friend.')
+SHORTEST = 1.0  # seconds that a program gets at least
 OVERLAPPING_USERS = '1,16,64'
 # TFLOPS of bf16 without sparsity, as NVIDIA's data sheets say.
 BF16_PEAKS = {'H200': 989, 'H100': 989, 'GH200': 989, 'B200': 2250, 'A100': 312, 'L40S': 362, 'RTX 4090': 165}
@@ -45,12 +52,16 @@ def environment():
 
 
 class Deadline:
-    """Seconds that a part may take, and all of them from the start on (--within)."""
-    end = None
+    """When the part that runs must have ended, and all of them (--within)."""
+    of_part = of_all = math.inf
+
+    @classmethod
+    def begin_part(cls):
+        cls.of_part = time.monotonic() + MOST_SECONDS
 
     @classmethod
     def seconds(cls):
-        return MOST_SECONDS if cls.end is None else max(1.0, min(MOST_SECONDS, cls.end - time.monotonic()))
+        return max(SHORTEST, min(cls.of_part, cls.of_all) - time.monotonic())
 
 
 def run(*command):
@@ -83,7 +94,12 @@ def part_device():
 
 
 def part_tests():
-    return run(program('device_test'), '--gtest_brief=1')
+    return run(program('device_test'), '--gtest_brief=1', f'--gtest_filter=-{WHOLE_MODELS}')
+
+
+def part_golden():
+    """Whole models, each opened anew."""
+    return run(program('device_test'), '--gtest_brief=1', f'--gtest_filter={WHOLE_MODELS}')
 
 
 def part_sanitizer():
@@ -102,10 +118,23 @@ def part_mma():
     return run(program('mma_tiles'))
 
 
-def answer(backend):
-    """Of the bundled model behind a server: two questions with logprobs, as they stand in the reply."""
+def ask(address, i, question):
+    """The answer to a question, with logprobs, as they stand in the reply."""
+    body = {'messages': [{'role': 'user', 'content': question}], 'max_tokens': 40, 'seed': i, 'logprobs': True, 'top_logprobs': 3,
+            'temperature': 0.8 * (i % 2), 'top_p': 0.9 if i > 1 else 1.0}
+    request = urllib.request.Request(address.rstrip('/') + '/v1/chat/completions', json.dumps(body).encode(),
+                                     {'Content-Type': 'application/json'})
+    with urllib.request.urlopen(request, timeout=Deadline.seconds()) as reply:
+        choice = json.load(reply)['choices'][0]
+    return choice['message']['content'], choice['logprobs']
+
+
+def answers(backend):
+    """Of the bundled model behind a server, to questions that are all asked at once."""
     server = subprocess.Popen([program('quire'), 'serve', BUNDLED, '--backend', backend, '--port', '0'],
                               env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watchdog = threading.Timer(Deadline.seconds(), server.kill)
+    watchdog.start()
     try:
         said, address = [], None
         while address is None:
@@ -114,37 +143,33 @@ def answer(backend):
                 raise RuntimeError('the server ended: ' + ''.join(said))
             said.append(line)
             address = next((word.strip('.,') for word in line.split() if word.startswith('http://')), None)
-        out = []
-        for i, question in enumerate(('What is the capital of France?', 'Repeat after me: one two one two.')):
-            body = {'messages': [{'role': 'user', 'content': question}], 'max_tokens': 24, 'seed': i, 'logprobs': True,
-                    'top_logprobs': 3, 'temperature': 0.8 * i}
-            request = urllib.request.Request(address.rstrip('/') + '/v1/chat/completions', json.dumps(body).encode(),
-                                             {'Content-Type': 'application/json'})
-            with urllib.request.urlopen(request, timeout=120) as reply:
-                choice = json.load(reply)['choices'][0]
-            out.append((choice['message']['content'], choice['logprobs']))
-        return out
+        with concurrent.futures.ThreadPoolExecutor(len(QUESTIONS)) as users:
+            return list(users.map(lambda i: ask(address, i, QUESTIONS[i]), range(len(QUESTIONS))))
     finally:
+        watchdog.cancel()
         server.terminate()
         server.wait(timeout=30)
 
 
 def part_answers():
-    on_cpu, on_gpu = answer('cpu'), answer('cuda')
+    on_cpu, on_gpu = answers('cpu'), answers('cuda')
     same = 'the same text and logprobs' if on_cpu == on_gpu else 'NOT THE SAME'
     return f'over HTTP, on the GPU and on the CPU: {same}: {json.dumps([text for text, _ in on_gpu])}\n'
 
 
 def made(name):
-    """Its path, or None and why it cannot be made here. Others are removed: the memory holds one of them."""
-    path = os.path.join(MODELS, f'quire-gpu-{name}.gguf')
-    if os.path.exists(path):
-        return path, ''
-    for other in glob.glob(os.path.join(MODELS, 'quire-gpu-*.gguf')):
+    """Its path, or None, and what was said meanwhile. Others are removed: there is room for one."""
+    file, folders = f'quire-gpu-{name}.gguf', (MODELS, tempfile.gettempdir())
+    for path in (os.path.join(folder, file) for folder in folders):
+        if os.path.exists(path):
+            return path, ''
+    for other in (path for folder in folders for path in glob.glob(os.path.join(folder, 'quire-gpu-*.gguf'))):
         os.remove(other)
-    shape, kind = MODELS_MADE[name]
-    if shape == 'llama-3.1-70b' and shutil.disk_usage(MODELS).free < 80e9:
-        return None, f'{MODELS} has no room for 75 GB: skipped\n'
+    shape, kind, gigabytes = MODELS_MADE[name]
+    folder = next((folder for folder in folders if shutil.disk_usage(folder).free > 1.02e9 * gigabytes), None)
+    if folder is None:
+        return None, f'there is no room for {gigabytes} GB in {" and ".join(folders)}: skipped\n'
+    path = os.path.join(folder, file)
     text = run(sys.executable, os.path.join(HERE, 'make_model.py'), '--shape', shape, '--type', kind, '--out', path)
     return (path, text) if os.path.exists(path) else (None, text)
 
@@ -178,10 +203,11 @@ PARTS = {
     'ops': part_ops,
     '1b': lambda: part_model('1b', '--batch', '1,8,16'),
     '1b-overlap': lambda: part_overlap('1b'),
-    '8b': lambda: part_model('8b', '--batch', '1,8,16,64', '--depth', '0,4096'),
-    '8b-overlap': lambda: part_overlap('8b'),
+    '8b': lambda: part_model('8b', '--batch', '1,16', '--depth', '0,4096'),
     '8b-bf16': lambda: part_model('8b-bf16', '--batch', '1,16', backend='cuda-tensor'),
     '8b-bf16-portable': lambda: part_model('8b-bf16', '--batch', '1', backend='cuda'),
+    '8b-overlap': lambda: part_overlap('8b'),
+    'golden': part_golden,
     '70b': lambda: part_model('70b', '--batch', '1,16'),
     'sanitizer': part_sanitizer,
 }
@@ -206,8 +232,8 @@ def numbers():
     rate = re.search(r'reading memory: (\d+) GB/s', found('ops'))
     share = lambda value, most: f'{100 * value / most:.0f} %' if most else ''
     out = [f'## {gpu}', '', f'Reading memory: {rate[1]} GB/s.' if rate else 'Reading memory was not measured.', '',
-           '| weights | users | depth | prefill, tok/s | of the bf16 peak | decode, tok/s | of the memory\'s rate |',
-           '| --- | ---: | ---: | ---: | ---: | ---: | ---: |']
+           '| weights | users | depth | prefill, tok/s | of the bf16 peak | decode, tok/s | of the memory\'s rate | attention |',
+           '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |']
     for name in PARTS:
         prefill = ''
         for line in measured(name):
@@ -216,7 +242,8 @@ def numbers():
                 prefill = f'{speed:,.0f} | {share(speed * line["ops_per_token"], peak and peak * 1e12)}'
             elif line['test'] == 'decode':
                 read = share(speed * line['bytes_per_token'], rate and float(rate[1]) * 1e9)
-                out.append(f'| {name} | {line["n_seqs"]} | {line["depth"]} | {prefill or " | "} | {speed:,.0f} | {read} |')
+                attention = share(line.get('extra_gb_s', 0), rate and float(rate[1])) if 'extra_gb_s' in line else ''
+                out.append(f'| {name} | {line["n_seqs"]} | {line["depth"]} | {prefill or " | "} | {speed:,.0f} | {read} | {attention} |')
                 prefill = ''
     out += ['', '| weights | users | a step, ms | overlapping, ms | of the host\'s, ms | is hidden |', '| --- | ---: | ---: | ---: | ---: | ---: |']
     out += [f'| {name} | {line["n_users"]} | {line["step_ms"]:.3f} | {line["overlapping_step_ms"]:.3f} | {line["host_ms"]:.3f} | '
@@ -225,7 +252,7 @@ def numbers():
 
 
 def main():
-    wanted, Deadline.end = sys.argv[1:], None
+    wanted, Deadline.of_all = sys.argv[1:], math.inf
     os.makedirs(RESULTS, exist_ok=True)
     if wanted == ['--table']:
         for name in PARTS:
@@ -238,7 +265,7 @@ def main():
         print(numbers(), end='')
         return 0
     if wanted[:1] == ['--within'] and len(wanted) > 1 and wanted[1].isdigit():
-        Deadline.end = time.monotonic() + int(wanted[1])
+        Deadline.of_all = time.monotonic() + int(wanted[1])
         wanted = wanted[2:]
     unknown = [name for name in wanted if name not in PARTS]
     if unknown:
@@ -247,9 +274,10 @@ def main():
     for name, part in PARTS.items():
         if name not in wanted if wanted else found(name):
             continue
-        if Deadline.end is not None and time.monotonic() >= Deadline.end:
+        if time.monotonic() >= Deadline.of_all:
             print(f'== {name}\nnot begun: the time is over', flush=True)
             continue
+        Deadline.begin_part()
         try:
             text = part()
         except Stopped as stopped:

@@ -1,6 +1,7 @@
 // A step that is asked for while the one before it runs: ids are picked on the device, logits go to pinned memory, and
 // the host waits for a mark behind them.
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "backend/cuda/backend.h"
@@ -38,11 +39,8 @@ Result<Buffer> CudaOps::allocate_sent(int64_t bytes) {
 
 void CudaOps::send(const StepRows& to, const StepRows& from, int slot) {
   check_send(to, from);
-  begin();
-  const int64_t n = to.logits.dim(0), row_bytes = to.logits.dim(1) * 4;
-  for (int64_t i = 0; i < n; ++i)
-    runtime_->download(reinterpret_cast<std::byte*>(to.logits.row<float>(i)), from.logits.row<float>(i), row_bytes);
-  runtime_->download(reinterpret_cast<std::byte*>(to.picked.ptr<int32_t>()), from.picked.ptr<int32_t>(), n * 4);
+  const Tensor picked = Tensor::dense(from.picked.data, DType::i32, {1, from.picked.dim(0)});
+  bring(std::array{Brought{to.logits.data, from.logits}, Brought{to.picked.data, picked}});
   runtime_->set_mark(slot);
   loaded_->sent(slot);
   is_behind_marks_ = true;

@@ -345,8 +345,6 @@ void attend_rows(
 
 namespace {
 
-constexpr int kLeastShared = 99 << 10;  // what a block may have on any device of compute capability 8.0 on
-
 // Without looking at the device, which takes a while.
 bool has_room_anywhere(const AttnParams& layer) {
   return layer.k_codec == nullptr || check_room(layer, {.shared_bytes = kLeastShared});

@@ -129,6 +129,12 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   };
   const Turns* turns_up_to(int32_t last, std::span<const int64_t> freq, double magnitude);
   bool make_turns(Turns& turns, int64_t n);
+  // Asks for copies, in pinned memory, of rows of numbers of four bytes.
+  struct Brought {
+    std::byte* to;
+    Tensor rows;
+  };
+  void bring(std::span<const Brought> all);
   void sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params);
   // of.row (kernels/states.cuh) over all rows, with what make(row, at) makes of each, n_made numbers.
   template <class Of, class Make>

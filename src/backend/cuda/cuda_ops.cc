@@ -427,14 +427,44 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
   if (out.empty()) finish();
 }
 
+// By way of the workspace, where they lie together: a driver may let the host wait for a copy out of memory that both
+// share. What has no room there is copied from where it lies.
+void CudaOps::bring(std::span<const Brought> all) {
+  begin();
+  std::vector<const std::byte*> from;
+  int64_t used = 0;
+  for (const auto& [to, rows] : all) {
+    const int64_t n = rows.dim(0), width = rows.dim(1), bytes = n * width * 4;
+    if (bytes > kWorkspaceBytes - used || n > kMostRows) {
+      from.push_back(nullptr);
+      continue;
+    }
+    std::byte* const at = workspace_ + used;
+    run_each(*runtime_,
+             CopyRows{{reinterpret_cast<uint32_t*>(at), width},
+                      {reinterpret_cast<const uint32_t*>(rows.data), rows.stride[0]}},
+             n, width);
+    from.push_back(at);
+    used += bytes;
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto& [to, rows] = all[i];
+    const int64_t n = rows.dim(0), row_bytes = rows.dim(1) * 4;
+    if (from[i] != nullptr) {
+      runtime_->download(to, from[i], n * row_bytes);
+      continue;
+    }
+    for (int64_t r = 0; r < n; ++r)
+      runtime_->download(to + r * row_bytes, rows.data + r * rows.stride[0] * 4, row_bytes);
+  }
+}
+
 // By a copy in pinned memory; where there is none for it, in the memory that is shared.
 void CudaOps::sample_rows(std::span<Sampled> out, const Tensor& logits, std::span<const SampleParams> params) {
   const int64_t row_bytes = logits.dim(1) * 4, bytes = logits.dim(0) * row_bytes;
   if (bytes > pinned_bytes_) finish();
   std::byte* const copies = pinned(bytes);
-  for (int64_t i = 0; i < logits.dim(0) && copies != nullptr; ++i) {
-    runtime_->download(copies + i * row_bytes, logits.row<float>(i), row_bytes);
-  }
+  if (copies != nullptr) bring(std::array{Brought{copies, logits}});
   wait();
   for (size_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<int64_t>(i);

@@ -211,30 +211,34 @@ constexpr bool has_levels() {
     return true;
   }
 }
+template <class W>
+Launch multiply_few(const FewProduct& product, Blocks blocks, const DeviceSize& device) {
+  if (product.n > 8) return launch_of(LinearOf16<W>{product}, blocks);
+  if constexpr (LinearOf8<W>::kSharedBytes > kLeastShared) {
+    static_assert(LinearOf8Small<W>::kSharedBytes <= kLeastShared);
+    if (device.shared_bytes < LinearOf8<W>::kSharedBytes) return launch_of(LinearOf8Small<W>{product}, blocks);
+  }
+  return launch_of(LinearOf8<W>{product}, blocks);
+}
+
 template <class W, class F>
 constexpr IntegerFormat format() {
   static_assert(F::kScaleGroup == W::kScaleGroup && F::kMins == W::kMins);
   static_assert(has_levels<W, F>());
-  return {F::kName,
-          W::kScaleGroup,
-          W::kBytes,
-          pack_row<W, F>,
-          [](const IntegerProduct& product, const DeviceSize& device) {
-            return is_for_many<LinearMany<W>>(product, device) ? multiply<LinearMany<W>>(product)
-                                                               : multiply<LinearSome<W>>(product);
-          },
-          [](const DeviceSize& device) -> int64_t {
-            return LinearFew<W, 2>::kSharedBytes <= device.shared_bytes   ? 16
-                   : LinearFew<W, 1>::kSharedBytes <= device.shared_bytes ? 8
-                                                                          : 0;
-          },
-          [](const FewProduct& product, Blocks blocks) {
-            return product.n <= 8 ? launch_of(LinearFew<W, 1>{product}, blocks)
-                                  : launch_of(LinearFew<W, 2>{product}, blocks);
-          },
-          [](const IntegerRows& rows, int n_columns, Blocks blocks) {
-            return launch_of(Elementwise<EmbedInteger<W>>{{rows}, n_columns}, blocks);
-          }};
+  return {
+      F::kName,
+      W::kScaleGroup,
+      W::kBytes,
+      pack_row<W, F>,
+      [](const IntegerProduct& product, const DeviceSize& device) {
+        return is_for_many<LinearMany<W>>(product, device) ? multiply<LinearMany<W>>(product)
+                                                           : multiply<LinearSome<W>>(product);
+      },
+      [](const DeviceSize& device) -> int64_t { return LinearOf16<W>::kSharedBytes <= device.shared_bytes ? 16 : 8; },
+      multiply_few<W>,
+      [](const IntegerRows& rows, int n_columns, Blocks blocks) {
+        return launch_of(Elementwise<EmbedInteger<W>>{{rows}, n_columns}, blocks);
+      }};
 }
 
 constexpr IntegerFormat kFormats[] = {

@@ -17,9 +17,9 @@ struct IntegerFormat {
   // A row of n_in numbers, output `out` of a run of 64 whose stages begin at `stages` and are zeros there.
   void (*pack)(const std::byte* row, int64_t n_in, int out, std::byte* stages);
   Launch (*multiply)(const IntegerProduct& product, const DeviceSize& device);
-  // Rows that multiply_few takes on such a device: 16, 8 or none. Its blocks are runs of 16 outputs.
+  // Rows that multiply_few takes on such a device: 16 or 8. Its blocks are runs of 16 outputs.
   int64_t (*most_few)(const DeviceSize& device);
-  Launch (*multiply_few)(const FewProduct& product, Blocks blocks);
+  Launch (*multiply_few)(const FewProduct& product, Blocks blocks, const DeviceSize& device);
   // Without its blocks: columns / 256, rows.
   Launch (*embed)(const IntegerRows& rows, int n_columns, Blocks blocks);
 };

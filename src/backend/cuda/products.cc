@@ -88,7 +88,7 @@ void CudaOps::multiply_few(const Tensor& y, const QuantizedRows& x, std::span<co
     n_runs += static_cast<int>(parts_of(part.n_out, kFewOutputs));
     column += part.n_out;
   }
-  runtime_->launch(format.multiply_few(product, {n_runs}));
+  runtime_->launch(format.multiply_few(product, {n_runs}, runtime_->size()));
 }
 
 void CudaOps::multiply_integers(const Tensor& y,

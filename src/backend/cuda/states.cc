@@ -1,6 +1,7 @@
 // Layers that keep a state: what a row is made into in double by the host, in a run of rows for which the workspace has
 // room, then the recurrence by a kernel.
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/kernels/list.cuh"
@@ -22,6 +23,7 @@ SequenceStates states_of(const TableCopies& tables, const StateRows& rows) {
           reinterpret_cast<uint8_t*>(rows.at(0)),
           rows.view.block_bytes,
           nullptr,
+          nullptr,
           0,
           static_cast<int>(rows.to.dim(0))};
 }
@@ -39,19 +41,23 @@ void CudaOps::run_made(const StateRows& rows, Of of, int64_t n_heads, int64_t n_
   const int64_t n = rows.to.dim(0), n_seqs = rows.cu_q.dim(0) - 1;
   const bool is_cut = n * n_made * 4 > kWorkspaceBytes;
   const int64_t state_bytes = is_cut ? (n_heads * of.depth * of.width * 4 + 255) / 256 * 256 : 0;
-  const int64_t most = (kWorkspaceBytes - state_bytes) / (n_made * 4);
-  QR_CHECK(most > 0, "a state and what a row is made into take " + std::to_string(state_bytes + n_made * 4) + " bytes");
+  const int64_t most = (kWorkspaceBytes - 2 * state_bytes) / (n_made * 4);
+  QR_CHECK(most > 0,
+           "two states and what a row is made into take " + std::to_string(2 * state_bytes + n_made * 4) + " bytes");
+  std::byte *carried_in = workspace_, *carried_out = workspace_ + state_bytes, *room = carried_out + state_bytes;
   for (int64_t first = 0; first < n; first += most) {
     const int64_t end = std::min(n, first + most), n_floats = (end - first) * n_made;
     finish();
     made_.resize(static_cast<size_t>(n_floats));
     for (int64_t row = first; row < end; ++row) make(row, made_.data() + (row - first) * n_made);
     const Op op(*this);
-    auto* made = reinterpret_cast<float*>(workspace_ + state_bytes);
-    runtime_->upload(workspace_ + state_bytes, made_.data(), n_floats * 4);
+    auto* made = reinterpret_cast<float*>(room);
+    runtime_->upload(room, made_.data(), n_floats * 4);
     of.made = {made - first * n_made, n_made};
     SequenceStates states = states_of(tables_, rows);
-    states.carried = reinterpret_cast<float*>(workspace_);
+    states.carried_in = reinterpret_cast<const float*>(carried_in);
+    states.carried_out = reinterpret_cast<float*>(carried_out);
+    std::swap(carried_in, carried_out);
     states.first_row = static_cast<int>(first);
     states.end_row = static_cast<int>(end);
     run_rows(*runtime_, states, of, n_heads, n_seqs);

@@ -102,6 +102,12 @@ struct Gated {  // y = act(gate) · up, act(gate) where there is no up
   QR_DEVICE void of(int64_t row, int i) const { dev::store(y.row(row) + i, made(row, i)); }
 };
 
+struct CopyRows {  // y = x, bit for bit
+  Rows<uint32_t> y;
+  Rows<const uint32_t> x;
+  QR_DEVICE void of(int64_t row, int i) const { dev::store(y.row(row) + i, dev::load(x.row(row) + i)); }
+};
+
 struct PickRows {  // y[row] = x[ids[row]]
   Rows<float> y;
   Rows<const float> x;

@@ -28,7 +28,9 @@ struct FewProduct {
   int n, n_groups, pitch;  // activation groups of 32, rounded up to 8
 };
 
-template <class W, int kTiles>
+inline constexpr int kRingBytes = 104 << 10, kLeastShared = 99 << 10;  // least: of a block, from 8.0 on
+
+template <class W, int kTiles, int kMostBytes = kRingBytes>  // of the ring
 struct LinearFew {
   static constexpr int kThreads = 256, kSegments = 8, kBatch = 4;
   static constexpr int kHalves = 32 / W::kScaleGroup;
@@ -38,7 +40,7 @@ struct LinearFew {
   static constexpr int kRowScalesAt = 32 * kBatch, kRowSumsAt = kRowScalesAt + 16, kRowBytes = W::kMins ? 176 : 144;
   static constexpr int kRowPieces = kRowScalesAt / 16 + 1 + (W::kMins ? kHalves : 0);
   static constexpr int kSlotBytes = Run::kBytes + 8 * kTiles * kRowBytes;
-  static constexpr int kFit = (104 << 10) / (kSegments * kSlotBytes);
+  static constexpr int kFit = kMostBytes / (kSegments * kSlotBytes);
   static constexpr int kSlots = kFit < 3 ? 3 : kFit > 6 ? 6 : kFit;
   static constexpr int kJoinAt = kSegments * kSlots * kSlotBytes, kSharedBytes = kJoinAt + kThreads * kSums * 4;
   static constexpr int kPieces = (Run::kBytes / 16 + 31) / 32;  // of a run, a lane's
@@ -261,6 +263,8 @@ struct LinearFew {
 
 template <class W>
 using LinearOf8 = LinearFew<W, 1>;
+template <class W>
+using LinearOf8Small = LinearFew<W, 1, kLeastShared - 4096>;  // beside the sums
 template <class W>
 using LinearOf16 = LinearFew<W, 2>;
 

@@ -50,6 +50,18 @@
   QR_INTEGER(X, iq1, PackedIQ1)         \
   QR_INTEGER(X, iq1_16, PackedIQ1_16)
 
+// Where the ring for eight rows does not fit into 99 KiB: compute capability 8.6, 8.9 and 12.0 have no more.
+#define QR_SMALL_RINGS(X)                               \
+  X(linear8_small_q8_0, LinearOf8Small<PackedQ8_0>)     \
+  X(linear8_small_q5_0, LinearOf8Small<PackedQ5_0>)     \
+  X(linear8_small_q3_k, LinearOf8Small<PackedQ3_K>)     \
+  X(linear8_small_q4_k, LinearOf8Small<PackedQ4_K>)     \
+  X(linear8_small_q4_z, LinearOf8Small<PackedQ4_Z>)     \
+  X(linear8_small_iq2, LinearOf8Small<PackedIQ2>)       \
+  X(linear8_small_iq2_16, LinearOf8Small<PackedIQ2_16>) \
+  X(linear8_small_iq1, LinearOf8Small<PackedIQ1>)       \
+  X(linear8_small_iq1_16, LinearOf8Small<PackedIQ1_16>)
+
 // The same for one of floats.
 #define QR_FLOAT(X, name, W)       \
   X(linear_##name, LinearFloat<W>) \
@@ -96,6 +108,7 @@
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
 #define QR_KERNELS(X)                                                 \
   QR_INTEGERS(X)                                                      \
+  QR_SMALL_RINGS(X)                                                   \
   QR_FLOATS(X)                                                        \
   QR_LOW_RANKS(X)                                                     \
   X(linear_tensor_many, LinearTensorMany)                             \
@@ -137,6 +150,7 @@
   X(delta_rule, StateRowsKernel<DeltaRuleRow>)                        \
   X(wkv6, StateRowsKernel<WkvRow<false>>)                             \
   X(wkv7, StateRowsKernel<WkvRow<true>>)                              \
+  X(copy_rows, Elementwise<CopyRows>)                                 \
   X(pick_rows, Elementwise<PickRows>)                                 \
   X(pick_tokens, PickTokens)                                          \
   X(take_picked, Elementwise<TakePicked>)                             \

@@ -8,14 +8,16 @@ namespace quire::cuda {
 
 inline constexpr int kMostStateDepth = 256;  // kMostStateDim (ops/state_sizes.h)
 
-// Which rows a launch takes, and where the states of their sequences lie. A sequence whose rows several launches take
-// has its state in `carried` in between: there is one at most, since launches take rows in order.
+// Which rows a launch takes, and where the states of their sequences lie. Launches take rows in order, so at most one
+// sequence comes from the launch before and at most one goes on in the next: their states lie in two places, since the
+// blocks of a launch have no order.
 struct SequenceStates {
   const int32_t* cu_q;  // [n_seqs + 1]
   const int32_t *from, *to;
   uint8_t* base;  // of the layer's part of block 0
   int64_t block_bytes;
-  float* carried;
+  const float* carried_in;
+  float* carried_out;
   int first_row, end_row;
   QR_DEVICE float* at(int64_t block) const { return reinterpret_cast<float*>(base + block * block_bytes); }
 };
@@ -45,7 +47,7 @@ struct StateRowsKernel {
     const int64_t first = int64_t{head} * of.depth * of.width + p;
     const int block = dev::load(states.from + seq);
     bool is_new = row == begin && block < 0;
-    const float* before = row > begin ? states.carried : states.at(block < 0 ? 0 : block);
+    const float* before = row > begin ? states.carried_in : states.at(block < 0 ? 0 : block);
     for (int s = 0; s < of.depth; ++s) {
       column.set(s, is_new ? 0.0F : dev::load(before + first + int64_t{s} * of.width));
     }
@@ -57,7 +59,7 @@ struct StateRowsKernel {
       const int to = dev::load(states.to + row);
       if (to >= 0) leave(states.at(to));
     }
-    if (stop < end) leave(states.carried);
+    if (stop < end) leave(states.carried_out);
   }
 };
 
