@@ -22,7 +22,7 @@ constexpr int64_t kProductRows = LinearMany<PackedQ8_0>::kRows;
 int64_t pitch_of(int64_t n_in) { return parts_of(n_in, kPackedDepth) * kPackedBlocks; }
 int64_t row_bytes_of(int64_t n_in) { return (n_in + 15) / 16 * 16 + pitch_of(n_in) * 4 * 4; }
 // And those of one that is rounded to BF16.
-int64_t rounded_bytes_of(int64_t n_in) { return parts_of(n_in, kFloatDepth) * kFloatDepth * 2; }
+int64_t rounded_bytes_of(int64_t n_in) { return parts_of(n_in, TensorPanels::kDepth) * TensorPanels::kDepth * 2; }
 
 bool are_integers(std::span<const Linear> parts) {
   return std::ranges::all_of(parts, [](const Linear& part) { return part.format->integer; });
@@ -149,9 +149,10 @@ void CudaOps::multiply_floats(const Tensor& y, const Tensor& x, const Linear& pa
 }
 
 const uint16_t* CudaOps::rounded_rows(const Tensor& x) {
-  const int64_t n = x.dim(0), n_in = x.dim(1), n_words = rounded_bytes_of(n_in) / 4;
+  const int64_t n = x.dim(0), n_in = x.dim(1), n_blocks = parts_of(n_in, TensorPanels::kDepth);
   auto* to = reinterpret_cast<uint32_t*>(workspace_ + n * row_bytes_of(n_in));
-  run_each(*runtime_, RoundRows{to, read_rows(x), static_cast<int>(n_in), static_cast<int>(n_words)}, n, n_words);
+  run_each(*runtime_, RoundRows{to, read_rows(x), static_cast<int>(n_in), static_cast<int>(n_blocks)}, n,
+           n_blocks * TensorPanels::kDepth / 2);
   return reinterpret_cast<const uint16_t*>(to);
 }
 
@@ -171,13 +172,13 @@ void launch_tensor(Runtime& runtime, TensorProduct product) {
 }  // namespace
 
 void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& part) {
-  const TensorProduct product{.w = part.w.ptr<uint8_t>(),
+  const TensorProduct product{.w = part.w.ptr<uint16_t>(),
                               .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
                               .x = x,
                               .y = rows_of(y),
                               .n = static_cast<int>(y.dim(0)),
                               .n_out = static_cast<int>(part.n_out),
-                              .n_blocks = static_cast<int>(parts_of(part.n_in, kFloatDepth)),
+                              .n_blocks = static_cast<int>(TensorMatrix(part.n_out, part.n_in).n_blocks),
                               .batch = 0};
   const bool is_many = product.n > kFewRows && LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
   is_many ? launch_tensor<LinearTensorMany>(*runtime_, product) : launch_tensor<LinearTensorFew>(*runtime_, product);
@@ -205,7 +206,7 @@ void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
 }
 
 void CudaOps::embed_tensor(const Tensor& y, const Tensor& ids, const Linear& table) {
-  const PanelMatrix form(*table.format, table.n_out, table.n_in);
+  const TensorMatrix form(table.n_out, table.n_in);
   run_each(*runtime_,
            EmbedTensor{rows_of(y), table.w.ptr<uint16_t>(), tables_.numbers(ids), static_cast<int>(form.n_blocks)},
            y.dim(0), y.dim(1));

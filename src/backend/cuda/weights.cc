@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "backend/cuda/float_formats.h"
-#include "backend/cuda/kernels/linear_tensor.cuh"
+#include "backend/cuda/kernels/tensor_panels.cuh"
 #include "base/check.h"
 
 namespace quire::cuda {
@@ -54,14 +54,13 @@ void pack_row(const std::byte* row, const WeightFormat& format, int64_t n_in, in
 }
 
 std::vector<std::byte> packed_for_tensor(const HostWeight& weight) {
-  const PanelMatrix form(*weight.format, weight.n_rows(), weight.n_cols());
+  const TensorMatrix form(weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes)), room;
   for (int64_t row = 0; row < weight.n_rows(); ++row) {
     const std::byte* from = weight.rows(row, 1, room);
-    std::byte* panel = bytes.data() + row / kFloatOutputs * form.n_blocks * form.stage_bytes;
-    for (int64_t k = 0; k < weight.n_cols(); ++k) {
-      const int at = TensorBF16::at(static_cast<int>(k % kFloatDepth), static_cast<int>(row % kFloatOutputs));
-      std::memcpy(panel + k / kFloatDepth * form.stage_bytes + int64_t{at} * 2, from + k * 2, 2);
+    for (int64_t k = 0; k < weight.n_cols(); k += TensorPanels::kPiece) {
+      const int64_t n = std::min<int64_t>(TensorPanels::kPiece, weight.n_cols() - k);
+      std::memcpy(bytes.data() + TensorPanels::at(row, k, form.n_blocks) * 2, from + k * 2, static_cast<size_t>(n * 2));
     }
   }
   return bytes;
@@ -99,6 +98,10 @@ PanelMatrix::PanelMatrix(const WeightFormat& format, int64_t rows, int64_t colum
       stage_bytes(stage_bytes_of(format)),
       bytes(parts_of(rows, kFloatOutputs) * n_blocks * stage_bytes) {}
 
+TensorMatrix::TensorMatrix(int64_t rows, int64_t columns)
+    : n_blocks(parts_of(columns, TensorPanels::kDepth)),
+      bytes(parts_of(rows, TensorPanels::kLines) * n_blocks * TensorPanels::kStageBytes) {}
+
 Status check_weight(const HostWeight& weight) {
   const std::string_view format = weight.format->name;
   const bool is_of_floats = with_float_format(format, [](auto) {});
@@ -115,7 +118,9 @@ Status check_weight(const HostWeight& weight) {
 
 int64_t packed_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in) {
   const IntegerFormat* integer = find_integer_format(format);
-  return integer != nullptr ? StagedMatrix(*integer, n_out, n_in).bytes : PanelMatrix(format, n_out, n_in).bytes;
+  if (integer != nullptr) return StagedMatrix(*integer, n_out, n_in).bytes;
+  const int64_t bytes = PanelMatrix(format, n_out, n_in).bytes;
+  return format.name == "bf16" ? std::max(bytes, TensorMatrix(n_out, n_in).bytes) : bytes;
 }
 
 bool is_for_tensor(CudaArithmetic arithmetic, const WeightFormat& format) {

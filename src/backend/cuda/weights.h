@@ -22,14 +22,20 @@ struct PanelMatrix {
   int64_t n_blocks, stage_bytes, bytes;
 };
 
+// Of a matrix of BF16 for tensor cores (kernels/tensor_panels.cuh), zeros beyond the ends.
+struct TensorMatrix {
+  TensorMatrix(int64_t rows, int64_t columns);
+  int64_t n_blocks, bytes;
+};
+
 // Code::unsupported where there is no kernel for the weight.
 Status check_weight(const HostWeight& weight);
 
-// Of a weight that check_weight() passes.
+// Of a weight that check_weight() passes; of two arithmetics the one that takes more.
 int64_t packed_bytes(const WeightFormat& format, int64_t n_out, int64_t n_in);
 std::vector<std::byte> packed(const HostWeight& weight, CudaArithmetic arithmetic);
 
-// Whether matrices of this format are multiplied by bf16 mma, and lie as that wants them (kernels/linear_tensor.cuh).
+// Whether matrices of this format are multiplied by bf16 mma, and lie as a TensorMatrix.
 bool is_for_tensor(CudaArithmetic arithmetic, const WeightFormat& format);
 
 }  // namespace quire::cuda
