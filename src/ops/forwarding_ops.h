@@ -50,6 +50,9 @@ class ForwardingOps : public Ops {
   void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override {
     target().kv_write(k, v, slots, kv, params);
   }
+  void pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params) override {
+    target().pack_strips(slots, tails, kv, params);
+  }
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override {
     target().attend(out, q, kv, meta, params);
   }

@@ -152,6 +152,17 @@ void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const
   QR_CHECK(v.dim(0) == slots.dim(0) && v.dim(1) == int64_t{p.n_kv_heads} * p.v_dim, shape_text(v));
 }
 
+void check_pack_strips(const Tensor& slots, const Tensor& tails, const KvView& kv, const AttnParams& p) {
+  check_index(slots);
+  check_index(tails);
+  QR_CHECK(p.k_codec->packs() && p.k_codec == p.v_codec && !p.values_in_keys);
+  QR_CHECK(slots.dim(0) == tails.dim(0), shape_text(tails));
+  for (const int group : {p.group, p.tail_group}) {
+    QR_CHECK(group >= 0 && group < kv.n_groups);
+    QR_CHECK(kv.groups[static_cast<size_t>(group)].block_tokens % kStripTokens == 0);
+  }
+}
+
 void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& p) {
   check_matrix(q, DType::f32);
   check_matrix(out, DType::f32);

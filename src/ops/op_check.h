@@ -21,6 +21,7 @@ void check_moe(const Tensor& y, const MoeInput& in, const Experts& experts);
 void check_rope(const Tensor& x, const Tensor& table, int head_dim);
 void check_rope_table(const Tensor& out, const Tensor& pos, const Tensor& freq);
 void check_kv_write(const Tensor& k, const Tensor& v, const Tensor& slots, const KvView& kv, const AttnParams& params);
+void check_pack_strips(const Tensor& slots, const Tensor& tails, const KvView& kv, const AttnParams& params);
 void check_attend(const Tensor& out, const Tensor& q, const AttnMeta& meta, const AttnParams& params);
 void check_attention(const Tensor& out, const NormedRows& in, const AttentionPart& part);
 void check_feed_forward(const Tensor& out, const NormedRows& in, const FeedForwardPart& part);

@@ -45,8 +45,7 @@ class Ops {
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
   virtual Result<Tensor> load_vector(const HostWeight& weight) = 0;  // f32 [n]
   // An adapter's matrices in this backend's own layout: to[i] is of from[i], and all lie in the memory that is
-  // returned. Any thread. Code::unsupported where the backend adds nothing to products, which is what it does by
-  // itself.
+  // returned. Any thread. Code::unsupported where the backend adds nothing to products, as it does by itself.
   virtual Result<Buffer> load_low_rank(std::span<const LowRankSource> from, std::span<LowRank> to);
 
   // y [n, n_in] = row ids[i] of the table, whose columns are in order.  ids i32 [n], in range (checked at submit).
@@ -79,6 +78,9 @@ class Ops {
   // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]). v is empty where
   // values are components of keys.
   virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
+  // Packs the strip (quant/kv_codec.h) of each slots[i] that is the last of its strip, from the one of tails[i], a slot
+  // of params.tail_group; all its tokens are there. i32 [n] each. By itself on the host, of blocks that it can read.
+  virtual void pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params);
   // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
   virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;
   // y [n, d] = b + Σ_j w[j] · x[row − n_taps + 1 + j], of each sequence's rows; those before its first are its state.
@@ -97,8 +99,7 @@ class Ops {
   // or with `rate` (RWKV 7) fade = exp(−e^−½ / (1 + exp(−decay))), share = 1 / (1 + exp(−rate)), gone = k ∘
   // removal_scale divided by its length, key = k ∘ (1 + (share − 1) ∘ rate_share):
   //   state = fade · state − (gone ∘ share) ⊗ (gone · state) + key ⊗ v;  y = r · state
-  // own [n, n_heads · dim] = (r · (bonus ∘ key)) · v, of each head. Source: Peng et al., "Eagle and Finch" and
-  // "RWKV-7".
+  // own [n, n_heads · dim] = (r · (bonus ∘ key)) · v, of each head. Peng et al., "Eagle and Finch" and "RWKV-7".
   virtual void wkv(Tensor y, Tensor own, const WkvInput& in, const WkvParams& params, const StateRows& rows) = 0;
   // The two parts of a decoder's layer, from the residual stream to what is to be added to it, out [n, d], which may be
   // in.delta itself. They are what the ops above give one after the other (ops/parts.h), bit for bit, and that is what

@@ -40,13 +40,18 @@ void pack_strip(int64_t from, int64_t to, int h, const KvView& kv, const AttnPar
 void store_kv(Ops& ops, const KvRows& rows, const KvView& kv, const AttnParams& params) {
   if (!params.k_codec->packs()) return ops.kv_write(rows.k, rows.v, rows.slots, kv, params);
   ops.kv_write(rows.k, rows.v, rows.tails, kv, tail_params(params));
-  const std::span<const int32_t> slots = rows.slots.span<int32_t>(), tails = rows.tails.span<int32_t>();
+  ops.pack_strips(rows.slots, rows.tails, kv, params);
+}
+
+void Ops::pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params) {
+  check_pack_strips(slots, tails, kv, params);
+  const std::span<const int32_t> to = slots.span<int32_t>(), from = tails.span<int32_t>();
   const auto ends_strip = [](int32_t slot) { return slot % kStripTokens == kStripTokens - 1; };
-  if (std::ranges::none_of(slots, ends_strip)) return;
-  ops.finish();
-  ops.each(std::ssize(slots) * params.n_kv_heads, [&](int64_t i) {
+  if (std::ranges::none_of(to, ends_strip)) return;
+  finish();
+  each(std::ssize(to) * params.n_kv_heads, [&](int64_t i) {
     const auto row = static_cast<size_t>(i / params.n_kv_heads);
-    if (ends_strip(slots[row])) pack_strip(tails[row], slots[row], static_cast<int>(i % params.n_kv_heads), kv, params);
+    if (ends_strip(to[row])) pack_strip(from[row], to[row], static_cast<int>(i % params.n_kv_heads), kv, params);
   });
 }
 

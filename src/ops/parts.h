@@ -38,7 +38,7 @@ void norm_rows(Ops& ops, const NormedRows& in);
 
 // Puts rows into the cache: kv_write, and of codecs that pack strips (quant/kv_codec.h) to `tails`, the slots of
 // params.tail_group; strips of which the last token is among the rows are then packed to their `slots`. REQUIRES all
-// other tokens of such a strip to be in its tail, and blocks that the host can read.
+// other tokens of such a strip to be in its tail.
 void store_kv(Ops& ops, const KvRows& rows, const KvView& kv, const AttnParams& params);
 
 // Whether q's and k's norms are of single heads, not of a row's heads together.

@@ -60,7 +60,7 @@ TEST_P(CudaArchitectures, LogitsAreTheCpus) {
 
 TEST(CudaKinds, LogitsAreTheCpus) {
   for (const Kind& kind : {Kind{"bf16", "f32"}, Kind{"f8_32", "bf16"}, Kind{"f32", "q8"}, Kind{"q8_0", "f8"},
-                           Kind{"q8_0", "q4"}, Kind{"q8_0", "k8v4"}}) {
+                           Kind{"q8_0", "q4"}, Kind{"q8_0", "k8v4"}, Kind{"q8_0", "kivi2"}}) {
     const Result<std::vector<float>> truth = logits_on("cpu", "llama", 23, kind),
                                      got = logits_on("cuda", "llama", 5, kind);
     ASSERT_TRUE(truth) << truth.error().message;

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/cuda_ops.h"
+#include "ops/parts.h"
 #include "quant/kv_codec.h"
 #include "tensor/arena.h"
 #include "tests/parity/op_corpus.h"
@@ -158,13 +159,16 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   const int64_t v_bytes = c.values_in_keys ? 0 : codec.v_row_bytes(v_dim);
   const int64_t token_bytes = c.n_kv_heads * (codec.k_row_bytes(c.dim) + v_bytes);
   const int64_t offset = 64, block_bytes = (offset + token_bytes) * kTokens;
+  const KvCodec& of_tail = codec.packs() ? *find_kv_codec(codec.tail) : codec;
+  const int64_t tail_bytes = c.n_kv_heads * (of_tail.k_row_bytes(c.dim) + of_tail.v_row_bytes(v_dim)) * kTokens;
   const auto n_seqs = static_cast<int32_t>(c.past.size());
   int32_t max_blocks = 1;
   for (size_t s = 0; s < c.past.size(); ++s) max_blocks = std::max(max_blocks, (c.past[s] + c.fresh[s]) / kTokens + 1);
   KvView view;
-  view.n_groups = 1;
+  view.n_groups = 2;
   view.groups[0] = {bench.bytes(n_seqs * max_blocks * block_bytes, 0xff), block_bytes, kTokens};
-  AttnParams params{.kv_offset = offset, .k_codec = &codec, .v_codec = &codec};
+  view.groups[1] = {bench.bytes(codec.packs() ? n_seqs * max_blocks * tail_bytes : 1, 0xff), tail_bytes, kTokens};
+  AttnParams params{.kv_offset = offset, .tail_group = 1, .k_codec = &codec, .v_codec = &codec};
   params.n_heads = c.n_heads;
   params.n_kv_heads = c.n_kv_heads;
   params.k_dim = c.dim;
@@ -192,7 +196,8 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
     const Tensor k = bench.floats(Matrix(total, c.n_kv_heads * c.dim, 100 + seed, c.spread));
     Tensor v;
     if (!c.values_in_keys) v = bench.floats(Matrix(total, c.n_kv_heads * v_dim, 200 + seed, c.spread));
-    bench.ops().kv_write(k, v, bench.ints(slots), view, params);
+    const Tensor to = bench.ints(slots);  // tails lie in blocks of the same numbers
+    store_kv(bench.ops(), {k, v, to, to}, view, params);
     cu_q.push_back(static_cast<int32_t>(end.size()));
   }
   first.assign(end.size(), 0);
@@ -200,7 +205,7 @@ inline std::vector<float> attended(Bench& bench, const Attending& c) {
   const Tensor out = bench.floats(Matrix(n, c.n_heads * v_dim));
   Tensor table = bench.ints(blocks);
   table = Tensor::dense(table.data, DType::i32, {n_seqs, max_blocks});
-  AttnMeta meta{bench.ints(cu_q), {table}, bench.ints(first), bench.ints(end)};
+  AttnMeta meta{bench.ints(cu_q), {table, table}, bench.ints(first), bench.ints(end)};
   if (c.turns) {
     const Tensor turns = bench.floats(Matrix(n, c.dim / 4 * 2, 400));
     meta.kept_rotation = Tensor::dense(turns.data, DType::f32, {n, c.dim / 4, 2});

@@ -41,6 +41,7 @@ bool with_codec(std::string_view name, const With& with) {
   if (name == "f8") return with(CodecF8()), true;
   if (name == "q4") return with(CodecQ4()), true;
   if (name == "k8v4") return with(CodecK8V4()), true;
+  if (name == "kivi2") return with(CodecKIVI2()), true;
   return false;
 }
 // The same for the one that a layer's cache has.
@@ -53,6 +54,10 @@ void with_codec(const AttnParams& params, const With& with) {
 template <class Codec>
 constexpr bool kIsOfBytes = Codec::Keys::kRotatesKeys;
 
+// Whether rows lie as halves until their strip is packed.
+template <class Codec>
+constexpr bool kPacks = Codec::kHolds == Holds::packed;
+
 // Whether a value can be read out of its key.
 template <class Codec>
 constexpr bool has_latent() {
@@ -61,13 +66,22 @@ constexpr bool has_latent() {
 
 bool is_wide(const AttnParams& params) { return std::max(params.k_dim, params.v_dim) > kUsualHead; }
 
-// What the kernel takes of shared memory that does without AttendRows.
+template <class Codec>
+int row_shared_bytes(const AttnParams& params) {
+  return is_wide(params) ? AttendWideRow<Codec>::kSharedBytes : AttendRow<Codec>::kSharedBytes;
+}
+
+// What kernels take of shared memory that do without AttendRows.
 template <class Codec>
 int least_shared_bytes(const AttnParams& params) {
   if constexpr (has_latent<Codec>()) {
     if (params.values_in_keys) return AttendLatentRow<Codec>::kSharedBytes;
   }
-  return is_wide(params) ? AttendWideRow<Codec>::kSharedBytes : AttendRow<Codec>::kSharedBytes;
+  if constexpr (kPacks<Codec>) {
+    return std::max(row_shared_bytes<CodecTail>(params), row_shared_bytes<Codec>(params));
+  } else {
+    return row_shared_bytes<Codec>(params);
+  }
 }
 
 // Of the components from `first` on.
@@ -111,6 +125,7 @@ class Attending {
       for (const auto& [begin, end, is_of_many] : plan_.runs) {
         attend(is_of_many, std::max(i, begin), std::min(i + n, end), queries, to);
       }
+      if constexpr (kPacks<Codec>) attend_tails(i, i + n, queries, to);
       const float* sinks = params_.sinks.empty() ? nullptr : params_.sinks.ptr<float>();
       run(runtime_, AttendJoin<typename Codec::Arithmetic>{to, rows_of(out_), sinks}, params_.n_heads, n);
       if (params_.values_in_keys ? Codec::kRotatesKeys : Codec::kRotatesValues) turn_back(i, n);
@@ -138,7 +153,8 @@ class Attending {
 
   int64_t width() const { return int64_t{params_.n_heads} * params_.k_dim; }
   int n_before() const { return params_.n_kept > 0 ? 1 : 0; }
-  int n_chunks() const { return plan_.n_chunks + n_before(); }
+  static constexpr int kTails = kPacks<Codec> ? 1 : 0;  // chunks of a row
+  int n_chunks() const { return plan_.n_chunks + n_before() + kTails; }
   bool turns_kept() const { return params_.n_kept > 0 && !part_.meta->kept_rotation.empty(); }
 
   // Rows as they meet keys, and those that are kept beside a window.
@@ -192,6 +208,11 @@ class Attending {
     if (is_of_many && Many::takes(params_.v_dim) && fits<Many>()) return attend_as<Many>(begin, end, q, to);
     attend_as<AttendRow<Codec>>(begin, end, q, to);
   }
+  void attend_tails(int64_t begin, int64_t end, const Queries& q, const States& to) const {
+    const AttnParams tail = tail_params(params_);
+    if (is_wide(params_)) return attend_as<AttendWideRow<CodecTail>>(begin, end, q, to, tail);
+    attend_as<AttendRow<CodecTail>>(begin, end, q, to, tail);
+  }
   // Into the shared memory of this device; where many rows do not, they go one by one.
   template <class Kernel>
   bool fits() const {
@@ -200,13 +221,18 @@ class Attending {
 
   template <class Kernel>
   void attend_as(int64_t begin, int64_t end, const Queries& q, const States& to) const {
+    attend_as<Kernel>(begin, end, q, to, params_);
+  }
+  // `of`: where keys and values are.
+  template <class Kernel>
+  void attend_as(int64_t begin, int64_t end, const Queries& q, const States& to, const AttnParams& of) const {
     const AttnMeta& meta = *part_.meta;
-    const Tensor& blocks = meta.blocks[static_cast<size_t>(params_.group)];
+    const Tensor& blocks = meta.blocks[static_cast<size_t>(of.group)];
     const int heads_per_kv = params_.n_heads / params_.n_kv_heads;
     const int64_t n_runs = parts_of(heads_per_kv, kHeadsTogether), together = parts_of(heads_per_kv, n_runs);
     const int64_t rows = Kernel::kIsStreaming ? 1 : Kernel::kTile / together;
     using Chunk = typename Kernel::Chunk;
-    const Chunk chunk{.cache = cache_of(*part_.kv, params_),
+    const Chunk chunk{.cache = cache_of(*part_.kv, of),
                       .keys = {tables_.numbers(meta.cu_q), tables_.numbers(blocks), tables_.numbers(meta.first_key),
                                tables_.numbers(meta.end_key), static_cast<int>(blocks.dim(0)),
                                static_cast<int>(blocks.stride[0]), params_.window, params_.n_kept},
@@ -217,14 +243,15 @@ class Attending {
                       .heads_together = static_cast<int>(together),
                       .rows_together = static_cast<int>(rows),
                       .strips_together = Kernel::strips_of(params_.v_dim),
-                      .value_bytes = Codec::Values::value_bytes(params_.v_dim),
+                      .value_bytes = Kernel::Values::value_bytes(params_.v_dim),
                       .slopes = slopes_there_,
                       .first_row = static_cast<int>(begin),
                       .end_row = static_cast<int>(end),
-                      .n_before = n_before(),
+                      .n_before = Kernel::kIsOfTails ? 0 : n_before(),
                       .scale = params_.scale,
                       .soft_cap = params_.soft_cap};
-    run(runtime_, Kernel{chunk}, to.n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
+    const int n_chunks = Kernel::kIsOfTails ? 1 : to.n_chunks - kTails;
+    run(runtime_, Kernel{chunk}, n_chunks, params_.n_kv_heads * n_runs, parts_of(end - begin, rows));
   }
 
   Runtime& runtime_;
@@ -261,7 +288,7 @@ namespace {
 // Rows into a cache of numbers by themselves; their queries and keys rotated on the way where there is a table.
 template <class Codec>
 void keep_rows(const AttendUses& uses, RotateAndCache<Codec> rows, int64_t n) {
-  static_assert(!kIsOfBytes<Codec>);
+  static_assert(!kIsOfBytes<Codec> && !kPacks<Codec>);
   const int64_t units = int64_t{rows.n_heads + rows.n_kv_heads} * rows.units();
   run_each(uses.runtime, rows, n, units + (rows.v.data != nullptr ? int64_t{rows.n_kv_heads} * rows.cache.v_dim : 0));
 }
@@ -273,7 +300,9 @@ void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, 
   const int32_t* to = uses.tables.numbers(slots);
   with_codec(params, [&]<class Codec>(Codec) {
     const Cache cache = cache_of(kv, params);
-    if constexpr (kIsOfBytes<Codec>) {
+    if constexpr (kPacks<Codec>) {
+      QR_CHECK(false, "rows go where they are until their strip is packed");
+    } else if constexpr (kIsOfBytes<Codec>) {
       QR_CHECK(k.dim(0) <= kMostRows);
       const int sides = params.values_in_keys ? 1 : 2;
       run(uses.runtime, CacheRows<Codec>{cache, read_rows(k), read_rows(v), to, sides, signs_of_rotation()},
@@ -302,7 +331,7 @@ bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const A
   check_kv_write(at.k, at.v, part.slots, *part.kv, p);
   check_rope(at.qk, part.rotation, p.k_dim);
   with_codec(p, [&]<class Codec>(Codec) {
-    if constexpr (!kIsOfBytes<Codec>) {
+    if constexpr (!kIsOfBytes<Codec> && !kPacks<Codec>) {
       keep_rows<Codec>(uses,
                        {.cache = cache_of(*part.kv, p),
                         .q = rows_of(at.q),
@@ -319,6 +348,17 @@ bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const A
     }
   });
   return is_done;
+}
+
+void pack_cache_strips(const AttendUses& uses, const StripEnds& rows, const KvView& kv, const AttnParams& params) {
+  const PackStrips pack{.packed = cache_of(kv, params),
+                        .tail = cache_of(kv, tail_params(params)),
+                        .slots = uses.tables.numbers(rows.slots),
+                        .tails = uses.tables.numbers(rows.tails),
+                        .n_kv_heads = params.n_kv_heads,
+                        .key_runs = PackStrips::key_runs_of(params.k_dim),
+                        .value_runs = PackStrips::value_runs_of(params.v_dim)};
+  run_each(uses.runtime, pack, rows.slots.dim(0), int64_t{params.n_kv_heads} * (pack.key_runs + pack.value_runs));
 }
 
 AttendPlan plan_of(const AttnMeta& meta) {

@@ -40,6 +40,12 @@ struct NewRows {
 };
 void write_cache(const AttendUses& uses, const NewRows& rows, const KvView& kv, const AttnParams& params);
 
+struct StripEnds {
+  const Tensor &slots, &tails;
+};
+// Ops::pack_strips.
+void pack_cache_strips(const AttendUses& uses, const StripEnds& rows, const KvView& kv, const AttnParams& params);
+
 // Rotates queries and keys and writes keys and values; false where no kernel does both, and nothing is done then.
 bool rotate_and_keep(const AttendUses& uses, const AttentionScratch& at, const AttentionPart& part);
 

@@ -65,6 +65,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) override;
   void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) override;
   void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) override;
+  void pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params) override;
   void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) override;
   void attention(Tensor out, const NormedRows& in, const AttentionPart& part) override;
   void feed_forward(Tensor out, const NormedRows& in, const FeedForwardPart& part) override;

@@ -365,6 +365,12 @@ void CudaOps::kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const
   write_cache(attend_uses(), {k, v, slots}, kv, params);
 }
 
+void CudaOps::pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params) {
+  check_pack_strips(slots, tails, kv, params);
+  const Op op(*this);
+  pack_cache_strips(attend_uses(), {slots, tails}, kv, params);
+}
+
 void CudaOps::attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) {
   check_attend(out, q, meta, params);
   AttentionPart part;

@@ -10,8 +10,9 @@
 
 namespace quire::cuda {
 
-// Grid: chunks, with one before them where n_before is 1, of keys that are kept beside a window; KV heads × runs of
-// heads_together of their heads; runs of rows_together rows from first_row on.
+// Grid: chunks, with one before them where n_before is 1, of keys that are kept beside a window, or the one chunk of
+// tails, which is the last of a row; KV heads × runs of heads_together of their heads; runs of rows_together rows from
+// first_row on, of tails single ones.
 template <class Codec, int kGroups, int kQueries, int kKeyWarps, int kMaxDim, bool kValuesInKeys = false>
 struct AttendChunk {
   using Chunk = AttendChunk;
@@ -28,6 +29,7 @@ struct AttendChunk {
   static constexpr int kStripBytes = (kSlice / kTogether + 1) * kRunBytes;  // so that strips begin in other banks
   static constexpr int kKeyBytes = kStrips * kStripBytes, kValueBytes = 16 * Values::value_bytes(kMaxDim);
   static constexpr int kStageBytes = kKeyBytes > kValueBytes ? kKeyBytes : kValueBytes;
+  static constexpr bool kIsOfTails = Codec::kHolds == Holds::tail;
   static constexpr bool kIsStreaming = kGroups == 1;  // whether what limits it is reading; many queries share reads
   // Weights of four queries lie together, by key % kKeys, then key / kKeys.
   static constexpr int kQuads = kQueries / 4, kWeightRun = kChunk / kKeys + 1, kWeights = kKeys * kWeightRun;
@@ -45,6 +47,8 @@ struct AttendChunk {
   static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024);
   static constexpr int kWanted = kGroups > 1 ? 1 : kValuesInKeys ? 3 : kMaxDim > kUsualHead ? 4 : 5;
   static constexpr int kResident = kRoom < 1 ? 1 : kRoom < kWanted ? kRoom : kWanted;
+  static_assert(!kIsOfTails || kIsStreaming);
+  static_assert(Codec::kHolds != Holds::packed || (kRingAt | kStripBytes | kStageBytes) % kRunBytes == 0);
   using Scores = float[kQueries][kKeys];
   using Four = FourFloats;
   // Keys of the chunk that a query sees, from the first to the end; the last that it sees at all; its slope's bits.
@@ -77,7 +81,8 @@ struct AttendChunk {
   QR_DEVICE bool has_queries() const { return state(group() * kQueries) != nullptr; }
   QR_DEVICE int weight_of(int strip, int i) const { return i % kKeys * kWeightRun + strip * (16 / kKeys) + i / kKeys; }
   QR_DEVICE float* state(const Part& p, int query) const {
-    return states.of(p.row + query / p.n_heads, p.head + query % p.n_heads, dev::block_x());
+    const int chunk = kIsOfTails ? states.n_chunks - 1 : dev::block_x();
+    return states.of(p.row + query / p.n_heads, p.head + query % p.n_heads, chunk);
   }
   // Where there is such a query; null else.
   QR_DEVICE float* state(int query) const {
@@ -87,8 +92,13 @@ struct AttendChunk {
   QR_DEVICE bool is_of_kept() const { return dev::block_x() < n_before; }
   QR_DEVICE Bounds bounds_of(int row, int chunk) const {
     if (is_of_kept()) return {{keys.first_kept(row), keys.end_kept(row), 0, 0}};
-    const int lo = keys.first(row) - chunk, hi = keys.end(row) - chunk;
-    return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk, hi - 1, 0}};
+    const int end = keys.end(row) - chunk;
+    int lo = keys.first(row) - chunk, hi = end;
+    if constexpr (Codec::kHolds != Holds::all) {
+      const int tail = (end - 1) / 16 * 16, first = tail > lo ? tail : lo;
+      (kIsOfTails ? lo : hi) = first;
+    }
+    return {{lo > 0 ? lo : 0, hi < kChunk ? hi : kChunk, end - 1, 0}};
   }
 
   // As many rows from this one on as are of one sequence.
@@ -101,6 +111,7 @@ struct AttendChunk {
     p.head = p.kv_head * heads_per_kv + begin;
     p.n_heads = heads_per_kv - begin < heads_together ? heads_per_kv - begin : heads_together;
     p.chunk = is_of_kept() ? 0 : (dev::block_x() - n_before) * kChunk;
+    if constexpr (kIsOfTails) p.chunk = (keys.end(row) - 1) / kChunk * kChunk;
     const int seq = keys.sequence_of(row), end_of_seq = dev::load(keys.cu_q + seq + 1);
     p.n_rows = (end_of_seq < end ? end_of_seq : end) - row;
     p.blocks = keys.blocks + int64_t{seq} * keys.max_blocks;
@@ -239,7 +250,7 @@ struct AttendChunk {
   QR_DEVICE void score_slice(int slice, Scores& s) const {
     constexpr int kDeep = 2;
     const int first = first_key();
-    const int from = ring_of(slice) + first / 16 * kStripBytes + first % 16 * kWord;
+    const int from = ring_of(slice) + first / 16 * kStripBytes + Keys().key_at(first % 16);
     const int d0 = slice * kSlice, left = cache.k_dim - d0;
     if (left >= kSlice) {
       for (int d = 0; d < kSlice; d += kDeep) score_some<kDeep>(d0, d, from, s);
@@ -399,7 +410,7 @@ struct AttendChunk {
     QR_UNROLL
     for (int k = 0; k < kWide; ++k) {
       float one[1];
-      Keys().template read<1>(strip + (d + k) / kTogether * kRunBytes + token * kWord, (d + k) % kTogether, one);
+      Keys().template read<1>(strip + (d + k) / kTogether * kRunBytes + Keys().key_at(token), (d + k) % kTogether, one);
       v[k] = one[0];
     }
   }

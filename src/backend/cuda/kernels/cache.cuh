@@ -10,13 +10,15 @@ inline constexpr int kMaxHead = 576;  // components
 // A form is how the numbers of keys, or of values, lie in a strip. Of keys kTogether components of a token make a word
 // of kWord bytes: [dim / kTogether][16] words. Values have value_bytes(dim) a token; its component d is number
 // value_part() of the word at value_at(). `read` decodes number `part` of each of kN words that lie together, kN a
-// power of two up to 8, from a byte of shared memory on that is a multiple of theirs.
+// power of two up to 8, from a byte of shared memory on that is a multiple of theirs. Of keys the first of them is at
+// key_at(token) of a run, the 16 words of some components.
 template <int kBytes>
 struct Form {
   using Arithmetic = Plain;
   static constexpr int kWord = kBytes, kTogether = 1;
   static constexpr bool kIsScaled = false, kRotatesKeys = false, kRotatesValues = false;
   static constexpr int value_bytes(int dim) { return dim * kBytes; }
+  QR_DEVICE int key_at(int token) const { return token * kBytes; }
   QR_DEVICE int value_at(int token, int d, int bytes) const { return token * bytes + d * kBytes; }
   QR_DEVICE int value_part(int, int) const { return 0; }
 };
@@ -152,11 +154,50 @@ struct FormQ4 : ByteForm {
   }
 };
 
-template <class K, class V = K>
+// Two bits a number, of which some have a step and a least one together, a pair of BF16 (quant/kv/kivi2.h): a pair is
+// behind a strip of 16 keys' components, or of 32 components of a value.
+QR_DEVICE float step_of(uint32_t pair) { return dev::as_float(pair & 0xffff0000U); }
+QR_DEVICE float least_of(uint32_t pair) { return dev::as_float(pair << 16); }
+// kN numbers at bits `shift` of bytes, and the pair that they have.
+template <int kN>
+QR_DEVICE void read_two_bits(int at, int shift, uint32_t pair, float (&out)[kN]) {
+  read_bytes<kN>(at, [&](uint32_t word, int i, uint32_t j) {
+    out[i] = dev::fma(whole_byte(word >> shift & 0x03030303U, j, 0.0F), step_of(pair), least_of(pair));
+  });
+}
+// Runs of four components: their pairs, then a byte of each key. A run begins at a multiple of its 32 bytes.
+struct FormKIVI2Keys : Form<2> {
+  static constexpr int kTogether = 4;
+  QR_DEVICE int key_at(int token) const { return 16 + token; }
+  template <int kN>
+  QR_DEVICE void read(int at, int part, float (&out)[kN]) const {
+    read_two_bits(at, part * 2, dev::Shared<uint32_t>(at & ~31)[part], out);
+  }
+};
+// Runs of 32 components of two tokens: 16 bytes, then the tokens' pairs. A number's part is where in its byte it is,
+// and in units of 8 how far behind the byte its pair is.
+struct FormKIVI2Values : Form<1> {
+  static constexpr int value_bytes(int dim) { return (dim + 31) / 32 * 12; }
+  QR_DEVICE int value_at(int token, int d, int bytes) const { return token / 2 * 2 * bytes + d / 32 * 24 + d % 16; }
+  QR_DEVICE int value_part(int token, int d) const {
+    return (16 + token % 2 * 4 - d % 16) * 8 + token % 2 * 4 + d / 16 % 2 * 2;
+  }
+  template <int kN>
+  QR_DEVICE void read(int at, int part, float (&out)[kN]) const {
+    read_two_bits(at, part % 8, dev::Shared<uint32_t>(at + part / 8)[0], out);
+  }
+};
+
+// Which of the keys that a row sees a cache holds: of codecs that pack strips those before the strip of the last one
+// (ops/seen_keys.h), and where rows are until their strip is packed those in it.
+enum class Holds { all, packed, tail };
+
+template <class K, class V = K, Holds kOf = Holds::all>
 struct CodecOf {
   using Keys = K;
   using Values = V;
   using Arithmetic = typename K::Arithmetic;  // of every operation on what it keeps
+  static constexpr Holds kHolds = kOf;
   static constexpr bool kIsScaled = K::kIsScaled, kRotatesKeys = K::kRotatesKeys, kRotatesValues = V::kRotatesValues;
   // Pairs are multiplied, the second number first.
   static constexpr bool kPairs = K::kTogether == 2 && !K::kIsScaled;
@@ -168,6 +209,8 @@ using CodecQ8 = CodecOf<FormQ8>;
 using CodecF8 = CodecOf<FormF8>;
 using CodecQ4 = CodecOf<FormQ4>;
 using CodecK8V4 = CodecOf<FormQ8, FormQ4>;
+using CodecKIVI2 = CodecOf<FormKIVI2Keys, FormKIVI2Values, Holds::packed>;
+using CodecTail = CodecOf<FormF16, FormF16, Holds::tail>;
 
 struct Cache {
   uint8_t* base;  // of the layer's claim in block 0

@@ -11,6 +11,7 @@
 #include "backend/cuda/kernels/low_rank.cuh"
 #include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
+#include "backend/cuda/kernels/pack_strips.cuh"
 #include "backend/cuda/kernels/pick.cuh"
 #include "backend/cuda/kernels/quantize.cuh"
 #include "backend/cuda/kernels/read.cuh"
@@ -103,6 +104,7 @@
   QR_BYTES(X, f8, CodecF8)       \
   QR_BYTES(X, q4, CodecQ4)       \
   QR_CODEC(X, k8v4, CodecK8V4)   \
+  QR_CODEC(X, kivi2, CodecKIVI2) \
   X(cache_rows_k8v4, CacheRows<CodecK8V4>)
 
 // Calls X(name, type) for each of them; types as seen from quire::cuda.
@@ -123,6 +125,9 @@
   X(quantize_silu, GatedQuantize<Activation::silu>)                   \
   X(quantize_gelu_tanh, GatedQuantize<Activation::gelu_tanh>)         \
   QR_CODECS(X)                                                        \
+  X(attend_row_tail, AttendRow<CodecTail>)                            \
+  X(attend_wide_row_tail, AttendWideRow<CodecTail>)                   \
+  X(pack_strips, Elementwise<PackStrips>)                             \
   X(attend_tensor_row, AttendTensorRow)                               \
   X(attend_tensor_rows, AttendTensorRows)                             \
   X(turn_queries, Elementwise<TurnQueries>)                           \
