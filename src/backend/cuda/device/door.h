@@ -21,6 +21,38 @@
 //   mma_s8_from(c, d, a, b)     the same with every d first c
 //   mma_bf16(d, a, b)           mma.m16n8k16 of bf16, floats d += a · b in the order and with the bits of the device's
 //                               tensor cores; the twin's are those of emulated/tensor_core.h for compute capability 9.0
+// Where kHasWgmma, for compute capability 9.0 alone; a kernel leaves the others an empty body. Copies and wgmma do not
+// wait for the threads that ask for them, and see shared memory by a way of their own:
+//   barrier_init(b, n)          an mbarrier in b[0] whose phases have n arrivals; threads may use it behind
+//   async_fence()
+//                               of this one and sync()
+//   barrier_arrive(b)           an arrival: what this thread did before it happened before the phase's end
+//   barrier_expect(b, n)        an arrival, and n bytes that bulk copies have to bring before the phase ends
+//   barrier_wait(b, parity)     until the phase of this parity is over. Phases count from 0; of a new barrier one of
+//                               parity 1 counts as over
+//   bulk_copy(s, from, n, b)    n bytes of device memory to s[0] …; both places and n are multiples of 16. They count
+//   for
+//                               the phase of b that is under way, and are seen behind a wait for it
+//   async_fence()
+//                               of this one and sync()
+//   barrier_arrive(b, i)        an arrival: what this thread did before it happened before the phase's end
+//   barrier_expect(b, i, n)     an arrival, and n bytes that bulk copies have to bring before the phase ends
+//   barrier_wait(b, i, parity)  until the phase of this parity is over. Phases count from 0; of a new barrier one of
+//                               parity 1 counts as over
+//   bulk_copy(s, i, from, n, b, j)  n bytes of device memory to s[i] …; places and n are multiples of 16. They count
+//   for
+//                               the phase of b[j] that is under way, and are seen behind a wait for it
+//   async_fence()               bulk copies and wgmma that come behind it, or behind a sync() after it, see what this
+//                               thread wrote or saw
+//   wgmma(d, a, b)              wgmma.m64n128k16 of bf16, by 128 threads (thread() / 128 alike, at the same line),
+//   which
+//                               hold WgmmaSums of zeros first: d += a · b, with the bits of mma_bf16 as far as is
+//                               known. a and b are descriptors of matrices in shared memory. d[4j + i] is of row lane /
+//                               4 + i / 2 · 8 of the warp's sixteen, and column 8j + lane % 4 · 2 + i % 2
+//   wgmma_fence()               before the first wgmma on sums that this thread made
+//   wgmma_commit(), wgmma_wait<N>(sums) a wait, which leaves the N youngest commits under way: operands of the others
+//   may
+//                               be overwritten, and sums be read where N is 0
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
 //   widened(float), as_double   a double of a float, and of the halves of its bits; add and mul take doubles too

@@ -125,6 +125,45 @@ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
   emulated::machine().mma_bf16(d, a, b, site);
 }
 
+inline constexpr bool kHasWgmma = true;
+
+inline void barrier_init(Shared<uint64_t> barrier, int n, Site site = Site::current()) {
+  emulated::machine().barrier_init(barrier.address(0), n, site);
+}
+inline void barrier_arrive(Shared<uint64_t> barrier, Site site = Site::current()) {
+  emulated::machine().barrier_arrive(barrier.address(0), 0, site);
+}
+inline void barrier_expect(Shared<uint64_t> barrier, int bytes, Site site = Site::current()) {
+  emulated::machine().barrier_arrive(barrier.address(0), bytes, site);
+}
+inline void barrier_wait(Shared<uint64_t> barrier, int parity, Site site = Site::current()) {
+  emulated::machine().barrier_wait(barrier.address(0), parity, site);
+}
+template <class T>
+void bulk_copy(Shared<T> to, const void* from, int bytes, Shared<uint64_t> barrier, Site site = Site::current()) {
+  emulated::machine().bulk_copy(to.address(0), from, bytes, barrier.address(0), site);
+}
+inline void async_fence(Site site = Site::current()) { emulated::machine().async_fence(site); }
+
+struct WgmmaSums {
+  float floats[64] = {};
+  int fences = emulated::machine().wgmma_fences();
+  int last = 0;  // the wgmma that adds to it last
+  float operator[](Index index) const {
+    emulated::machine().read_sums(last, index.site);
+    return floats[index.i];
+  }
+};
+inline void wgmma_fence(Site site = Site::current()) { emulated::machine().wgmma_fence(site); }
+inline void wgmma(WgmmaSums& d, uint64_t a, uint64_t b, Site site = Site::current()) {
+  d.last = emulated::machine().wgmma(d.floats, d.fences, a, b, site);
+}
+inline void wgmma_commit() { emulated::machine().wgmma_commit(); }
+template <int kLeft, size_t kN>
+void wgmma_wait(WgmmaSums (&)[kN]) {
+  emulated::machine().wgmma_wait(kLeft);
+}
+
 inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which) {
   const uint64_t all = uint64_t{b} << 32 | a;
   uint32_t out = 0;

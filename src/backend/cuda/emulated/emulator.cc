@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "backend/cuda/emulated/machine_parts.h"
 #include "backend/cuda/emulated/tensor_core.h"
 #include "base/check.h"
 
@@ -16,7 +17,6 @@ namespace context = boost::context::detail;
 
 namespace {
 
-constexpr int kLanes = 32;
 constexpr size_t kStackBytes = 64 << 10;
 
 thread_local Machine* g_machine = nullptr;
@@ -27,58 +27,9 @@ uint64_t mixed(uint64_t x) {
   return x ^ x >> 31;
 }
 
-std::string at_line(const Site& site) {
-  const std::string file = site.file_name();
-  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(site.line());
-}
-
 }  // namespace
 
 Machine& machine() { return *g_machine; }
-
-struct Machine::Copy {
-  int to;
-  const void* from;
-  int bytes;
-  bool is_in;
-};
-
-struct Machine::Fiber {
-  enum class State : uint8_t { ready, at_warp, at_barrier, done };
-  State state = State::ready;
-  int thread = 0, warp = 0, lane = 0;
-  void* context = nullptr;
-  std::unique_ptr<std::byte[]> stack;
-  std::vector<Copy> open;                    // since the last commit
-  std::vector<std::vector<Copy>> committed;  // the oldest first
-};
-
-// What a lane brings to a collective, and where its result goes.
-struct Machine::Lane {
-  uint32_t value = 0;
-  int at = 0;
-  uint32_t* r = nullptr;
-  int32_t* d = nullptr;
-  float* sums = nullptr;
-  const uint32_t *a = nullptr, *b = nullptr;
-};
-
-struct Machine::Warp {
-  int n_arrived = 0, n_live = kLanes;
-  int epoch = 1;  // collectives and barriers passed
-  Site site;
-  std::array<Lane, kLanes> lanes;
-};
-
-// Who touched a word of shared memory last.
-struct Machine::Word {
-  struct By {
-    int thread = -1, epoch = 0, warp_epoch = 0;
-  };
-  By writer, reader;
-  bool many_readers = false, far_readers = false;  // of more than one thread, of more than one warp
-  bool is_pending = false;                         // a copy to it is under way
-};
 
 bool DeviceMemory::holds(uintptr_t at, int64_t bytes) const {
   const auto end = at + static_cast<uintptr_t>(bytes);
@@ -120,15 +71,17 @@ std::string Machine::run(const Work& work, const DeviceMemory& memory) {
 void Machine::run_block() {
   make_ready();
   while (n_live_ > 0 && fault_.empty()) {
-    if (!run_ready(seed_ == 0 ? 0 : mixed(seed_ + ++round_)) && fault_.empty()) {
-      fault_ = "threads wait for others that never come (deadlock)";
-    }
+    const uint64_t order = seed_ == 0 ? 0 : mixed(seed_ + ++round_);
+    if (run_ready(order) || !fault_.empty() || end_bulk_copies(order)) continue;
+    fault_ = "threads wait for others that never come (deadlock)";
   }
+  if (fault_.empty() && has_bulk_copies()) fault_ = "a block has ended while a bulk copy was under way";
 }
 
 void Machine::make_ready() {
   const auto n = static_cast<size_t>(work_->n_threads);
   warps_.assign(n / kLanes, Warp());
+  async_.reset();
   if (fibers_.size() < n) fibers_.resize(n);
   words_.assign(shared_.size() / 4 + 1, Word());
   std::ranges::fill(shared_, std::byte{0xff});
@@ -216,6 +169,7 @@ void Machine::sync(const Site& site) {
     n_waiting_ = 0;
     ++epoch_;
     for (Warp& warp : warps_) ++warp.epoch;
+    share_known(0, work_->n_threads);
     for (Fiber& fiber : fibers_) fiber.state = Fiber::State::ready;
   }
   yield();
@@ -226,11 +180,12 @@ std::byte* Machine::touch_shared(int at, int bytes, Access access, const Site& s
     fault("shared memory has " + std::to_string(work_->shared_bytes) + " bytes, not " + std::to_string(at), site);
   }
   if (at % bytes != 0) fault("misaligned access to shared memory at " + std::to_string(at), site);
-  for (int w = at / 4; w <= (at + bytes - 1) / 4; ++w) check_order(words_[static_cast<size_t>(w)], access, site);
+  for (int w = at / 4; w <= (at + bytes - 1) / 4; ++w) check_order(static_cast<size_t>(w), access, site);
   return shared_.data() + at;
 }
 
-void Machine::check_order(Word& word, Access access, const Site& site) {
+void Machine::check_order(size_t w, Access access, const Site& site) {
+  Word& word = words_[w];
   const int mine = now_->thread;
   const int warp_epoch = warps_[static_cast<size_t>(now_->warp)].epoch;
   const auto is_ordered = [&](const Word::By& by) {
@@ -238,6 +193,7 @@ void Machine::check_order(Word& word, Access access, const Site& site) {
     return by.thread / kLanes == now_->warp && by.warp_epoch != warp_epoch;
   };
   if (word.is_pending) fault("a copy is under way that nobody waited for", site);
+  if (async_) check_async(w, access, site);
   if (!is_ordered(word.writer)) fault("race with a write of thread " + std::to_string(word.writer.thread), site);
   if (access == Access::write) {
     const bool seen_now = word.reader.epoch == epoch_;
@@ -250,7 +206,7 @@ void Machine::check_order(Word& word, Access access, const Site& site) {
     word.writer = {mine, epoch_, warp_epoch};
     return;
   }
-  if (word.writer.thread < 0) fault("nobody has written this word of shared memory", site);
+  if (word.writer.thread == Word::nobody) fault("nobody has written this word of shared memory", site);
   const bool seen_now = word.reader.thread >= 0 && word.reader.epoch == epoch_;
   word.many_readers = seen_now && (word.many_readers || word.reader.thread != mine);
   word.far_readers = seen_now && (word.far_readers || word.reader.thread / kLanes != now_->warp);
@@ -328,7 +284,10 @@ uint32_t Machine::shuffle_xor(uint32_t x, int n, const Site& site) {
 }
 
 void Machine::sync_warp(const Site& site) {
-  collective(Lane{}, site, [this](std::array<Lane, kLanes>&) { ++warps_[static_cast<size_t>(now_->warp)].epoch; });
+  collective(Lane{}, site, [this](std::array<Lane, kLanes>&) {
+    ++warps_[static_cast<size_t>(now_->warp)].epoch;
+    share_known(now_->warp * kLanes, kLanes);
+  });
 }
 
 void Machine::load_matrix(uint32_t (&r)[4], int at, const Site& site) {
