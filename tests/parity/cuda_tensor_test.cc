@@ -38,6 +38,7 @@ TEST(CudaTensorParity, ProductsAndTablesAreNearTheReference) {
   expect_near_the_reference([](Bench& bench) { return product_of_floats(bench, "bf16", 1, 32, 2); }, kTolerance);
   expect_near_the_reference([](Bench& bench) { return product_of_floats(bench, "bf16", 17, 333, 70); }, kTolerance);
   expect_near_the_reference([](Bench& bench) { return product_of_floats(bench, "bf16", 70, 544, 65); }, kTolerance);
+  expect_near_the_reference([](Bench& bench) { return product_of_floats(bench, "bf16", 300, 160, 140); }, kTolerance);
 }
 
 // Weights are rounded to BF16: of near ones one may be rounded up and the other down. Also what has no kernel by mma:
@@ -72,15 +73,45 @@ TEST(CudaTensorParity, AttentionIsNearTheReference) {
   });
 }
 
+template <int64_t kRows>
+std::vector<float> parts_in_all_formats(Bench& bench) {
+  const Linear parts[] = {bench.matrix(70, 320, 1, true, "bf16"), bench.matrix(33, 320, 3, true),
+                          bench.matrix(9, 320, 5, false, "f16"), bench.matrix(7, 320, 6, false, "f8_32")};
+  const Tensor y = bench.floats(Matrix(kRows, 119));
+  bench.ops().linear(y, bench.floats(Matrix(kRows, 320, 2)), parts);
+  return bench.values(y.columns(70, 49));
+}
+
 TEST(CudaTensorParity, OtherFormatsHaveTheBitsOfTheCpu) {
-  const Body body = [](Bench& bench) {
-    const Linear parts[] = {bench.matrix(70, 320, 1, true, "bf16"), bench.matrix(33, 320, 3, true),
-                            bench.matrix(9, 320, 5, false, "f16"), bench.matrix(7, 320, 6, false, "f8_32")};
-    const Tensor y = bench.floats(Matrix(17, 119));
-    bench.ops().linear(y, bench.floats(Matrix(17, 320, 2)), parts);
-    return bench.values(y.columns(70, 49));
-  };
-  for (const std::vector<float>& got : in_tensor_arithmetic(body)) EXPECT_TRUE(same_bits(on_cpu(body), got));
+  for (const Body body : {parts_in_all_formats<17>, parts_in_all_formats<140>}) {
+    for (const std::vector<float>& got : in_tensor_arithmetic(body)) EXPECT_TRUE(same_bits(on_cpu(body), got));
+  }
+}
+
+// Products that share rows, of few rows and of many: by themselves and together they have the same bits.
+template <int64_t kRows, bool kApart>
+std::vector<float> parts_of_bf16(Bench& bench) {
+  const Linear parts[] = {bench.matrix(70, 200, 1, true, "bf16"), bench.matrix(129, 200, 2, false, "bf16"),
+                          bench.matrix(1, 200, 3, true, "bf16")};
+  const Tensor x = bench.floats(Matrix(kRows, 200, 2)), y = bench.floats(Matrix(kRows, 200));
+  if (!kApart) bench.ops().linear(y, x, parts);
+  int64_t column = 0;
+  for (const Linear& part : parts) {
+    if (kApart) bench.ops().linear(y.columns(column, part.n_out), x, {&part, 1});
+    column += part.n_out;
+  }
+  return bench.values(y);
+}
+
+TEST(CudaTensorParity, PartsHaveTheBitsThatTheyHaveAlone) {
+  const auto together = in_tensor_arithmetic(parts_of_bf16<260, false>);
+  for (const std::vector<float>& got : in_tensor_arithmetic(parts_of_bf16<260, true>)) {
+    EXPECT_TRUE(same_bits(together[0], got));
+  }
+  const std::span<const float> some(together[0]);
+  for (const std::vector<float>& got : in_tensor_arithmetic(parts_of_bf16<3, false>)) {
+    EXPECT_TRUE(same_bits(std::vector(some.begin(), some.begin() + 3 * 200), got));
+  }
 }
 
 }  // namespace

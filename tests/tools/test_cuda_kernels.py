@@ -30,7 +30,7 @@ class Compiled(unittest.TestCase):
 class Limits(unittest.TestCase):
     def setUp(self):
         self.tool = load_tool()
-        self.fact = self.tool.Fact(threads=128, shared=46592, argument=88, in_flight=46592, most_fold=12)
+        self.fact = self.tool.Fact(threads=128, shared=46592, argument=88, in_flight=46592, most_fold=12, major=0)
 
     def errors(self, fact=None, stack=0, spills=0, fold=12.0):
         code = self.tool.Code(100, collections.Counter(), 30.0, fold)

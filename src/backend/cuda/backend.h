@@ -169,6 +169,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   const std::shared_ptr<LoadedMemory> loaded_;  // adapters'
   const SampleKernels sums_;
   const CudaArithmetic arithmetic_;
+  bool has_wgmma_ = false;  // and its sums are those of mma
   std::vector<std::byte*> memory_;
   std::byte* workspace_ = nullptr;
   TableCopies tables_;

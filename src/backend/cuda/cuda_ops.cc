@@ -15,6 +15,7 @@
 #include "backend/cuda/replays.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
+#include "backend/cuda/wgmma_probe.h"
 #include "base/log.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
@@ -40,12 +41,19 @@ Result<std::unique_ptr<Ops>> CudaOps::make(std::shared_ptr<Runtime> runtime,
                                            CudaArithmetic arithmetic) {
   std::unique_ptr<CudaOps> ops(new CudaOps(std::move(runtime), sums, arithmetic));
   QR_TRY(ops->workspace_, ops->own_memory(kWorkspaceBytes, Place::device));
+  if (arithmetic == CudaArithmetic::tensor && ops->runtime_->size().major == LinearWgmmaMany::kMajor) {
+    const std::string why_not = why_no_wgmma(*ops->runtime_);
+    ops->has_wgmma_ = why_not.empty();
+    if (!ops->has_wgmma_) log_warn("products of many rows go by mma, not by wgmma: " + why_not);
+  }
   return std::unique_ptr<Ops>(std::move(ops));
 }
 
 std::string CudaOps::describe() const {
-  return "cuda, " + std::string(arithmetic_ == CudaArithmetic::tensor ? "tensor arithmetic, " : "") +
-         runtime_->describe();
+  const char* arithmetic = arithmetic_ == CudaArithmetic::portable ? ""
+                           : has_wgmma_                            ? "tensor arithmetic with wgmma, "
+                                                                   : "tensor arithmetic, ";
+  return std::string("cuda, ") + arithmetic + runtime_->describe();
 }
 
 // Devices of another compute capability may sum otherwise.

@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/list.cuh"
 #include "backend/cuda/launches.h"
 #include "backend/cuda/low_rank.h"
+#include "backend/cuda/tensor_launches.h"
 #include "backend/cuda/tensor_rows.h"
 #include "backend/cuda/weights.h"
 #include "ops/op_check.h"
@@ -156,21 +157,6 @@ const uint16_t* CudaOps::rounded_rows(const Tensor& x) {
   return reinterpret_cast<const uint16_t*>(to);
 }
 
-namespace {
-
-constexpr int64_t kFewRows = 64;  // from where on tiles of 128 rows may take less time; not measured
-constexpr int64_t kBatch = 8;     // runs of rows, which are in the cache while the weights pass by
-
-template <class Kernel>
-void launch_tensor(Runtime& runtime, TensorProduct product) {
-  const int64_t n_runs = parts_of(product.n, Kernel::kRows), n_batches = parts_of(n_runs, kBatch);
-  if (n_runs == 0) return;
-  product.batch = static_cast<int>(parts_of(n_runs, n_batches));
-  run(runtime, Kernel{product}, product.batch, parts_of(product.n_out, Kernel::kOutputs), n_batches);
-}
-
-}  // namespace
-
 void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& part) {
   const TensorProduct product{.w = part.w.ptr<uint16_t>(),
                               .bias = part.bias.data == nullptr ? nullptr : part.bias.ptr<float>(),
@@ -180,8 +166,17 @@ void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& 
                               .n_out = static_cast<int>(part.n_out),
                               .n_blocks = static_cast<int>(TensorMatrix(part.n_out, part.n_in).n_blocks),
                               .batch = 0};
-  const bool is_many = product.n > kFewRows && LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
-  is_many ? launch_tensor<LinearTensorMany>(*runtime_, product) : launch_tensor<LinearTensorFew>(*runtime_, product);
+  constexpr int64_t kFewRows = 64;  // from where on larger tiles may take less time; not measured
+  const bool has_many = LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
+  if (product.n <= kFewRows || !(has_wgmma_ || has_many)) {
+    launch_tensor<LinearTensorFew>(*runtime_, product);
+  } else if (!has_wgmma_) {
+    launch_tensor<LinearTensorMany>(*runtime_, product);
+  } else if (product.n <= LinearWgmmaSome::kRows) {
+    launch_tensor<LinearWgmmaSome>(*runtime_, product);
+  } else {
+    launch_tensor<LinearWgmmaMany>(*runtime_, product);
+  }
 }
 
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {

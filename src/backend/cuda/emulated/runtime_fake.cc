@@ -26,7 +26,7 @@ class FakeRuntime final : public Runtime {
 
   std::string describe() const override { return "emulated on the CPU, for tests"; }
   DeviceSize size() const override {
-    return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes, .major = 9};
+    return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes, .major = options_.major};
   }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {

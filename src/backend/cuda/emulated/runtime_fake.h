@@ -15,6 +15,7 @@ struct FakeOptions {
   uint64_t seed = 0;                  // of the order in which threads and blocks run
   int64_t bytes = int64_t{64} << 30;  // of memory
   int shared_bytes = 227 << 10;       // that a block may have
+  int major = 9;                      // of its compute capability; 9.0 sums as 10.x does
   emulated::Mutation mutation = {};   // a planted fault
   std::string* fault = nullptr;       // where a kernel's fault goes, instead of ending the process
 };

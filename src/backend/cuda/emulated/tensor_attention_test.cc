@@ -281,7 +281,7 @@ TEST(CudaTensorAttention, ABarrierLessAndAWaitLessAreTold) {
   for (const Shape& shape : {Shape{4, 1, 64, 64, {300}, {1}}, Shape{4, 1, 64, 64, {40}, {9}}}) {
     const auto told = [&](emulated::Mutation mutation) {
       std::string fault;
-      static_cast<void>(Device({.seed = 3, .mutation = mutation, .fault = &fault}).attended(shape));
+      static_cast<void>(Device({.seed = 3, .major = 10, .mutation = mutation, .fault = &fault}).attended(shape));
       return fault;
     };
     EXPECT_EQ(told({}), "");

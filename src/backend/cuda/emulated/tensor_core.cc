@@ -118,7 +118,25 @@ uint32_t sum_of_some(const TensorCore& core, const uint16_t* a, const uint16_t* 
 
 }  // namespace
 
+namespace {
+
+// Whether all products are zeros and c is a number, which is the sum then.
+bool adds_nothing(const TensorCore& core, const uint16_t* a, const uint16_t* b, int n, uint32_t c) {
+  uint32_t left = 0, right = 0;
+  bool are_finite = is_finite(c);
+  for (int i = 0; i < n; ++i) {
+    left |= a[i] & 0x7fffU;
+    right |= b[i] & 0x7fffU;
+    are_finite &= is_finite(uint32_t{a[i]} << 16) && is_finite(uint32_t{b[i]} << 16);
+  }
+  return (left == 0 || right == 0) && are_finite && core.zero == ZeroExponent::none && core.fraction_bits >= 23 &&
+         !core.is_flushed;
+}
+
+}  // namespace
+
 uint32_t sum_of_products(const TensorCore& core, const uint16_t* a, const uint16_t* b, int n, uint32_t c) {
+  if (adds_nothing(core, a, b, n, c)) return (c & 0x7fffffff) == 0 ? 0 : c;
   for (int i = 0; i < n; i += core.n_together) c = sum_of_some(core, a + i, b + i, core.n_together, c);
   return c;
 }

@@ -1,5 +1,5 @@
 // Products in tensor arithmetic: each number is the twin's sum over all k in order, whatever rows and outputs are
-// beside it; what is planted in the kernel is told.
+// beside it and whether mma or wgmma makes it; what is planted in the kernels is told.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/emulated/runtime_fake.h"
 #include "backend/cuda/emulated/tensor_core.h"
+#include "backend/cuda/tensor_launches.h"
 #include "base/rng.h"
 #include "quant/f16.h"
 
@@ -109,21 +110,40 @@ bool have_same_bits(std::span<const float> a, std::span<const float> b) {
 // Tiles of few rows and of many, with ends within a panel, a stage and a tile.
 constexpr Shape kShapes[] = {{1, 15, 1},    {1, 544, 70, true},  {17, 40, 33},
                              {64, 160, 65}, {65, 96, 130, true}, {130, 333, 64}};
+// For wgmma: rings that go round and that do not, tiles of both sizes.
+constexpr Shape kManyRows[] = {{65, 16, 1},     {66, 640, 129, true}, {128, 75, 65},
+                               {129, 330, 200}, {257, 64, 9, true},   {512, 270, 137, true}};
+
+// Without wgmma, and with it.
+constexpr int kMajors[] = {10, 9};
 
 TEST(CudaTensor, ProductsAreTheTwinsSumsInOrder) {
-  for (const Shape& shape : kShapes) {
-    const Product product(shape);
-    const std::vector<float> expected = product.expected();
+  for (const int major : kMajors) {
     for (const uint64_t seed : {0, 1}) {
-      EXPECT_TRUE(have_same_bits(expected, Device({.seed = seed}).multiplied(product))) << shape.n << ' ' << shape.n_in;
+      Device device({.seed = seed, .major = major});
+      for (const Shape& shape : kShapes) {
+        const Product product(shape);
+        EXPECT_TRUE(have_same_bits(product.expected(), device.multiplied(product))) << shape.n << ' ' << shape.n_in;
+      }
+    }
+  }
+}
+
+TEST(CudaTensor, ProductsOfManyRowsAreTheTwinsSumsInOrder) {
+  for (const int major : kMajors) {
+    Device device({.seed = 2, .major = major});
+    for (const Shape& shape : kManyRows) {
+      const Product product(shape);
+      EXPECT_TRUE(have_same_bits(product.expected(), device.multiplied(product))) << shape.n << ' ' << shape.n_in;
     }
   }
 }
 
 TEST(CudaTensor, ProductsAreNearTheTruth) {
+  Device device({});
   for (const Shape& shape : kShapes) {
     const Product product(shape);
-    const std::vector<float> got = Device({}).multiplied(product);
+    const std::vector<float> got = device.multiplied(product);
     for (size_t i = 0; i < got.size(); ++i) {
       const auto [truth, most] =
           product.truth(i / static_cast<size_t>(shape.n_out), i % static_cast<size_t>(shape.n_out));
@@ -135,20 +155,25 @@ TEST(CudaTensor, ProductsAreNearTheTruth) {
 
 TEST(CudaTensor, ARowHasTheSameBitsAloneAndAmongMany) {
   constexpr int64_t kIn = 352, kOut = 96;
-  const std::vector<float> all = Device({}).multiplied(Product({140, kIn, kOut}));
-  for (const int64_t n : {1, 16, 33, 80}) {
-    const std::vector<float> some = Device({}).multiplied(Product({n, kIn, kOut}));
-    EXPECT_TRUE(have_same_bits(some, std::span(all).first(static_cast<size_t>(n * kOut)))) << n;
+  for (const int major : kMajors) {
+    Device device({.major = major});
+    const std::vector<float> all = device.multiplied(Product({512, kIn, kOut}));
+    for (const int64_t n : {1, 16, 33, 65, 80, 128, 129, 300}) {
+      const std::vector<float> some = device.multiplied(Product({n, kIn, kOut}));
+      EXPECT_TRUE(have_same_bits(some, std::span(all).first(static_cast<size_t>(n * kOut)))) << n;
+    }
   }
 }
 
 TEST(CudaTensor, RowsWithBadAndWithTinyNumbersHaveTheTwinsBits) {
-  Product product({5, 64, 40});
+  Product product({70, 64, 40});
   product.x[3] = INFINITY;
   product.x[64 + 7] = NAN;
   for (size_t k = 0; k < 64; ++k) product.x[128 + k] *= 0x1p-125F;
   for (size_t k = 0; k < 64; ++k) product.x[192 + k] = k % 2 == 0 ? 3e38F : -3e38F;
-  EXPECT_TRUE(have_same_bits(product.expected(), Device({}).multiplied(product)));
+  for (const int major : kMajors) {
+    EXPECT_TRUE(have_same_bits(product.expected(), Device({.major = major}).multiplied(product)));
+  }
 }
 
 // Tables lie as products want them.
@@ -179,11 +204,65 @@ TEST(CudaTensor, ABarrierLessAndAWaitLessAreTold) {
     const Product product(shape);
     for (const auto kind : {no_barrier, no_wait, late_wait}) {
       std::string fault;
-      const std::vector<float> got = Device({.seed = 3, .mutation = {kind}, .fault = &fault}).multiplied(product);
+      const std::vector<float> got =
+          Device({.seed = 3, .major = 10, .mutation = {kind}, .fault = &fault}).multiplied(product);
       EXPECT_NE(fault.find("linear_tensor.cuh:"), std::string::npos) << static_cast<int>(kind) << fault;
       EXPECT_EQ(fault.find("nobody waited") == std::string::npos, kind == no_barrier) << fault;
     }
   }
+}
+
+// What the ring of a tile of wgmma does with a planted fault; its numbers are zeros.
+template <class Kernel>
+std::string fault_of(emulated::Mutation mutation, uint64_t seed) {
+  constexpr int kBlocks = Kernel::kStages + 3, kOut = Kernel::kOutputs, kIn = kBlocks * TensorPanels::kDepth;
+  std::string fault;
+  const auto runtime = make_fake_runtime({.seed = seed, .mutation = mutation, .fault = &fault});
+  const auto room = [&](int64_t bytes) { return *runtime->allocate(bytes, Place::device); };
+  const TensorProduct product{.w = reinterpret_cast<const uint16_t*>(room(int64_t{kOut} * kIn * 2)),
+                              .bias = nullptr,
+                              .x = reinterpret_cast<const uint16_t*>(room(int64_t{Kernel::kRows} * kIn * 2)),
+                              .y = {reinterpret_cast<float*>(room(int64_t{kOut} * Kernel::kRows * 4)), kOut},
+                              .n = Kernel::kRows,
+                              .n_out = kOut,
+                              .n_blocks = kBlocks,
+                              .batch = 0};
+  launch_tensor<Kernel>(*runtime, product);
+  runtime->wait();
+  return fault;
+}
+
+TEST(CudaTensor, FaultsInTheRingOfWgmmaAreTold) {
+  using enum emulated::Mutation::Kind;
+  // Of waits for a phase there are the producer's and the consumers', of fences one for barriers and one for sums.
+  const std::vector<emulated::Mutation> mutations = {
+      {no_barrier},     {no_wait},        {late_wait},      {no_phase_wait, 0}, {no_phase_wait, 1}, {wrong_phase, 0},
+      {wrong_phase, 1}, {wrong_stage, 0}, {wrong_stage, 1}, {no_fence, 0},      {no_fence, 1}};
+  for (const uint64_t seed : {0, 1, 2}) {
+    EXPECT_EQ(fault_of<LinearWgmmaSome>({}, seed), "");
+    EXPECT_EQ(fault_of<LinearWgmmaMany>({}, seed), "");
+    for (const emulated::Mutation& mutation : mutations) {
+      for (const std::string& fault :
+           {fault_of<LinearWgmmaSome>(mutation, seed), fault_of<LinearWgmmaMany>(mutation, seed)}) {
+        const bool is_told = fault.find("linear_wgmma.cuh:") == 0 || fault.find("deadlock") != std::string::npos;
+        EXPECT_TRUE(is_told) << static_cast<int>(mutation.kind) << ' ' << mutation.nth << fault;
+      }
+    }
+  }
+}
+
+// A device whose wgmma sums otherwise would give a row other bits among many.
+TEST(CudaTensor, WgmmaIsTakenWhereItsSumsAreThoseOfMma) {
+  const auto takes = [](const FakeOptions& options) {
+    return Device(options).ops().describe().find("with wgmma") != std::string::npos;
+  };
+  EXPECT_TRUE(takes({}));
+  EXPECT_FALSE(takes({.shared_bytes = 99 << 10}));
+  for (const int major : {8, 10}) EXPECT_FALSE(takes({.major = major}));
+  const emulated::Mutation otherwise = {emulated::Mutation::Kind::other_sums};
+  EXPECT_FALSE(takes({.mutation = otherwise}));
+  const Product product({130, 80, 40});
+  EXPECT_TRUE(have_same_bits(product.expected(), Device({.mutation = otherwise}).multiplied(product)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/linear_float.cuh"
 #include "backend/cuda/kernels/linear_integer.cuh"
 #include "backend/cuda/kernels/linear_tensor.cuh"
+#include "backend/cuda/kernels/linear_wgmma.cuh"
 #include "backend/cuda/kernels/low_rank.cuh"
 #include "backend/cuda/kernels/mma_tiles.cuh"
 #include "backend/cuda/kernels/norm.cuh"
@@ -115,6 +116,8 @@
   QR_LOW_RANKS(X)                                                     \
   X(linear_tensor_many, LinearTensorMany)                             \
   X(linear_tensor_few, LinearTensorFew)                               \
+  X(linear_wgmma_many, LinearWgmmaMany)                               \
+  X(linear_wgmma_some, LinearWgmmaSome)                               \
   X(round_rows, Elementwise<RoundRows>)                               \
   X(embed_tensor, Elementwise<EmbedTensor>)                           \
   X(read_all, ReadAll)                                                \
