@@ -1,10 +1,12 @@
 // mma_tiles [TILES [SEED]]: whether the tensor cores of the device that there is sum as their twin does; 1,000,000
-// tiles. Exits 1 where a tile differs, 2 where nothing could be compared.
+// tiles. On compute capability 9.0 also whether wgmma sums as mma does, in products of as many tiles or a few more.
+// Exits 1 where something differs, 2 where nothing could be compared.
 #include <charconv>
 #include <chrono>
 #include <cstring>
 
 #include "tests/device/mma_check.h"
+#include "tests/device/wgmma_check.h"
 
 namespace quire {
 namespace {
@@ -34,7 +36,18 @@ int main(int n, char** arguments) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::printf("%s, seed %" PRIu64 "\n%s%.1f s with %d threads\n", device.c_str(), check.seed, found.text.c_str(),
               seconds.count(), check.n_threads);
-  return found.n_equal == found.n_tiles ? 0 : 1;
+  if ((*runtime)->size().major != 9) return found.n_equal == found.n_tiles ? 0 : 1;
+  constexpr int64_t kTilesOfProduct = 7168;
+  const auto of_wgmma = check_wgmma(**runtime, {.n_products = (check.n_tiles + kTilesOfProduct - 1) / kTilesOfProduct,
+                                                .seed = check.seed,
+                                                .n_threads = check.n_threads});
+  if (!of_wgmma) {
+    std::fprintf(stderr, "%s\n", of_wgmma.error().message.c_str());
+    return 2;
+  }
+  std::printf("%s", of_wgmma->text.c_str());
+  return found.n_equal == found.n_tiles && of_wgmma->n_as_twin == of_wgmma->n && of_wgmma->n_as_mma == of_wgmma->n ? 0
+                                                                                                                   : 1;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "backend/cuda/emulated/fake_libcuda.h"
 #include "backend/cuda/emulated/runtime_fake.h"
 #include "tests/device/mma_check.h"
+#include "tests/device/wgmma_check.h"
 
 namespace quire {
 namespace {
@@ -62,6 +63,22 @@ TEST(CudaMma, EveryChoiceOfTheModelIsSeen) {
     }
     EXPECT_TRUE(is_seen) << describe(other);
   }
+}
+
+TEST(CudaMma, WgmmaOfAnEmulatedDeviceIsItsTwin) {
+  const auto runtime = cuda::make_fake_runtime({.seed = 1});
+  const WgmmaFindings found = *check_wgmma(*runtime, {.n_products = 2, .n_threads = 3});
+  EXPECT_EQ(found.n, 2 * 256 * 128);
+  EXPECT_EQ(found.n_as_mma, found.n) << found.text;
+  EXPECT_EQ(found.n_as_twin, found.n) << found.text;
+}
+
+TEST(CudaMma, AWgmmaThatSumsOtherwiseIsTold) {
+  const auto runtime = cuda::make_fake_runtime({.mutation = {emulated::Mutation::Kind::other_sums}});
+  const WgmmaFindings found = *check_wgmma(*runtime, {.n_products = 1});
+  EXPECT_EQ(found.n_mma_as_twin, found.n) << found.text;
+  EXPECT_LT(found.n_as_mma, found.n);
+  EXPECT_NE(found.text.find("differs: seed 1, row "), std::string::npos) << found.text;
 }
 
 }  // namespace

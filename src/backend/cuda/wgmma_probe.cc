@@ -1,7 +1,6 @@
 #include "backend/cuda/wgmma_probe.h"
 
 #include <cstring>
-#include <vector>
 
 #include "backend/cuda/tensor_launches.h"
 #include "tensor/buffer.h"
@@ -9,35 +8,14 @@
 namespace quire::cuda {
 namespace {
 
-// Both rings go round more than once, and every lane of a block has numbers of its own.
-constexpr int kRows = LinearWgmmaMany::kRows, kOutputs = LinearWgmmaMany::kOutputs;
-constexpr int kBlocks = LinearWgmmaSome::kStages + 1, kDepth = kBlocks * TensorPanels::kDepth;
-static_assert(LinearWgmmaSome::kStages >= LinearWgmmaMany::kStages);
-constexpr uint64_t kSeed = 1;
+constexpr int kRows = WgmmaProbe::kRows, kOutputs = WgmmaProbe::kOutputs, kDepth = WgmmaProbe::kDepth;
+constexpr int kBlocks = kDepth / TensorPanels::kDepth;
+static_assert(kRows == LinearWgmmaMany::kRows && kOutputs == LinearWgmmaMany::kOutputs);
+static_assert(kBlocks > LinearWgmmaSome::kStages && kBlocks > LinearWgmmaMany::kStages);
 
-// The tile that number k of a line is drawn from: kinds alternate, so each kind meets each other.
-TileDraw draw_of(int line, int k) {
-  return {kSeed, (int64_t{line} * kDepth + k) / 16 * kTileKinds + line % kTileKinds};
-}
-
-std::vector<uint16_t> weights() {
-  std::vector<uint16_t> out(size_t{kOutputs} * kDepth);
-  for (int o = 0; o < kOutputs; ++o) {
-    for (int k = 0; k < kDepth; ++k) {
-      if ((k / 16 + o) % 8 != 0) continue;  // some sums of every lane say enough
-      out[static_cast<size_t>(TensorPanels::at(o, k, kBlocks))] =
-          static_cast<uint16_t>(draw_of(o, k).a(o % 16, k % 16) >> 16);
-    }
-  }
-  return out;
-}
-
-std::vector<float> rows() {
-  std::vector<float> out;
-  for (int r = 0; r < kRows; ++r) {
-    for (int k = 0; k < kDepth; ++k) out.push_back(dev::as_float(draw_of(kOutputs + r, k).b(r % 8, k % 16)));
-  }
-  return out;
+// The tile that number k of a line is drawn from.
+TileDraw draw_of(uint64_t seed, int line, int k) {
+  return {seed, (int64_t{line} * kDepth + k) / 16 * kTileKinds + line % kTileKinds};
 }
 
 // Memory of the device until it goes.
@@ -46,29 +24,39 @@ Result<Buffer> room(Runtime& runtime, int64_t bytes, Place place) {
   return Buffer::of({data, [&runtime](std::byte* p) { runtime.release(p); }}, bytes);
 }
 
-// Whether all three have the same bits.
-Result<bool> are_equal(Runtime& runtime) {
-  constexpr int64_t kFloats = int64_t{kRows} * kOutputs;
-  const std::vector<uint16_t> of_w = weights();
-  const std::vector<float> of_x = rows();
-  QR_TRY(const Buffer w, room(runtime, std::ssize(of_w) * 2, Place::device));
-  QR_TRY(const Buffer x, room(runtime, std::ssize(of_x) * 4, Place::shared));
-  QR_TRY(const Buffer rounded, room(runtime, std::ssize(of_x) * 2, Place::device));
-  QR_TRY(const Buffer y, room(runtime, 3 * kFloats * 4, Place::shared));
-  std::memcpy(x.data(), of_x.data(), of_x.size() * 4);
-  runtime.upload(w.data(), of_w.data(), std::ssize(of_w) * 2);
-  run_each(runtime,
-           RoundRows{reinterpret_cast<uint32_t*>(rounded.data()),
-                     {reinterpret_cast<const float*>(x.data()), kDepth},
-                     kDepth,
-                     kBlocks},
-           kRows, kDepth / 2);
-  auto* sums = reinterpret_cast<float*>(y.data());
+bool have_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+}
+
+}  // namespace
+
+uint16_t WgmmaProbe::weight(int output, int k) const {
+  if ((k / 16 + output) % every != 0) return 0;
+  return static_cast<uint16_t>(draw_of(seed, output, k).a(output % 16, k % 16) >> 16);
+}
+
+uint16_t WgmmaProbe::row(int row, int k) const {
+  return static_cast<uint16_t>(draw_of(seed, kOutputs + row, k).b(row % 8, k % 16) >> 16);
+}
+
+Result<WgmmaProbe::Sums> WgmmaProbe::sums(Runtime& runtime) const {
+  constexpr int64_t kSums = int64_t{kRows} * kOutputs;
+  std::vector<uint16_t> numbers(size_t{kOutputs + kRows} * kDepth);  // panels of weights, then of rows
+  uint16_t* const of_rows = numbers.data() + size_t{kOutputs} * kDepth;
+  for (int k = 0; k < kDepth; ++k) {
+    for (int o = 0; o < kOutputs; ++o) numbers[static_cast<size_t>(TensorPanels::at(o, k, kBlocks))] = weight(o, k);
+    for (int r = 0; r < kRows; ++r) of_rows[TensorPanels::at(r, k, kBlocks)] = row(r, k);
+  }
+  QR_TRY(const Buffer w, room(runtime, std::ssize(numbers) * 2, Place::device));
+  QR_TRY(const Buffer y, room(runtime, 3 * kSums * 4, Place::shared));
+  runtime.upload(w.data(), numbers.data(), std::ssize(numbers) * 2);
+  auto* made = reinterpret_cast<float*>(y.data());
+  const auto* panels = reinterpret_cast<const uint16_t*>(w.data());
   const auto product = [&](int i) {
-    return TensorProduct{.w = reinterpret_cast<const uint16_t*>(w.data()),
+    return TensorProduct{.w = panels,
                          .bias = nullptr,
-                         .x = reinterpret_cast<const uint16_t*>(rounded.data()),
-                         .y = {sums + i * kFloats, kOutputs},
+                         .x = panels + (of_rows - numbers.data()),
+                         .y = {made + i * kSums, kOutputs},
                          .n = kRows,
                          .n_out = kOutputs,
                          .n_blocks = kBlocks,
@@ -79,10 +67,9 @@ Result<bool> are_equal(Runtime& runtime) {
   launch_tensor<LinearWgmmaMany>(runtime, product(2));
   runtime.wait();
   QR_TRY_VOID(runtime.take_error());
-  return std::memcmp(sums, sums + kFloats, kFloats * 4) == 0 && std::memcmp(sums, sums + 2 * kFloats, kFloats * 4) == 0;
+  const auto part = [&](int i) { return std::vector<float>(made + i * kSums, made + (i + 1) * kSums); };
+  return Sums{part(0), part(1), part(2)};
 }
-
-}  // namespace
 
 std::string why_no_wgmma(Runtime& runtime) {
   const DeviceSize size = runtime.size();
@@ -90,9 +77,10 @@ std::string why_no_wgmma(Runtime& runtime) {
   if (size.shared_bytes < LinearWgmmaMany::kSharedBytes || size.shared_bytes < LinearWgmmaSome::kSharedBytes) {
     return "a block has " + std::to_string(size.shared_bytes) + " bytes of shared memory";
   }
-  const Result<bool> equal = are_equal(runtime);
-  if (!equal) return "its sums could not be compared: " + equal.error().message;
-  return *equal ? "" : "its sums differ from those of mma";
+  const auto sums = WgmmaProbe().sums(runtime);
+  if (!sums) return "its sums could not be compared: " + sums.error().message;
+  const bool are_equal = have_same_bits(sums->mma, sums->some) && have_same_bits(sums->mma, sums->many);
+  return are_equal ? "" : "its sums differ from those of mma";
 }
 
 }  // namespace quire::cuda
