@@ -7,7 +7,6 @@
 #include "model/attention_steps.h"
 #include "model/fingerprint.h"
 #include "model/step_tables.h"
-#include "ops/ahead_ops.h"
 #include "ops/op_check.h"
 #include "ops/parts.h"
 
@@ -148,8 +147,7 @@ Status Decoder::load(const ModelFile& file, Ops& ops, const LoadOptions& options
     if (load.status()) find_sites(load, layers_[l]);
   }
   QR_TRY_VOID(load_ends(load));
-  const uint64_t numerics = ops.ahead() != nullptr ? ops.ahead()->numerics() : kNumericsVersion;
-  info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content(), numerics));
+  info_.fingerprint = fingerprint(fingerprint_parts(file, config_, options, load.content(), ops.numerics()));
   return {};
 }
 

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "base/result.h"
-#include "ops/numerics.h"
 #include "ops/sample.h"
 #include "tensor/buffer.h"
 #include "tensor/tensor.h"
@@ -24,8 +23,6 @@ struct StepRows {
 class AheadOps {
  public:
   virtual ~AheadOps() = default;
-  // Which definition a device's bits follow: those that say the same have the same bits. Part of a model's fingerprint.
-  virtual uint64_t numerics() const { return kNumericsVersion; }
   // Nanoseconds for which the host has waited for the device so far, in all ops.
   virtual int64_t waited_ns() const { return 0; }
   // picked[i] of i32 [≥ n] = the token that Ops::sample gives row i of logits f32 [n, n_vocab] by draws[i] (pick_draw),

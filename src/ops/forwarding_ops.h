@@ -12,6 +12,7 @@ namespace quire {
 class ForwardingOps : public Ops {
  public:
   std::string describe() const override { return target().describe(); }
+  uint64_t numerics() const override { return target().numerics(); }
   Result<Buffer> allocate(int64_t bytes) override { return target().allocate(bytes); }
   Result<Buffer> allocate_blocks(int64_t bytes) override { return target().allocate_blocks(bytes); }
   int64_t free_bytes() override { return target().free_bytes(); }

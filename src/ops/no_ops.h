@@ -27,6 +27,7 @@ class NoOps : public ForwardingOps {
   void finish() override {}
   Status take_error() override { return {}; }
   AheadOps* ahead() override { return nullptr; }
+  uint64_t numerics() const override { return kNumericsVersion; }
   void each(int64_t n, const std::function<void(int64_t)>& task) override {
     for (int64_t i = 0; i < n; ++i) task(i);
   }

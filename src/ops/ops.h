@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "ops/numerics.h"
 #include "ops/operands.h"
 #include "ops/sample.h"
 #include "quant/weight_format.h"
@@ -25,6 +26,8 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual std::string describe() const = 0;  // one line for people: "cpu avx512, 2 threads"
+  // Which definition its bits follow: backends that say the same have the same bits. Part of a model's fingerprint.
+  virtual uint64_t numerics() const { return kNumericsVersion; }
 
   // Memory that this backend computes on and that the host reaches.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;

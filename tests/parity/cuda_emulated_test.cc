@@ -64,7 +64,7 @@ TEST(Cuda, ADeviceWithLittleSharedMemoryStreamsWeightsForFewRowsToo) {
     EXPECT_LE(launch(name, little).shared_bytes, cuda::kLeastShared) << name;
 }
 
-// Many rows of codecs whose tiles take more than there is.
+// Many rows: in tiles of smaller rings, and of f32 and of wide heads one by one.
 template <bool kIsWide>
 std::vector<float> attention_of_many_rows(Bench& bench) {
   std::vector<float> out;
@@ -76,7 +76,7 @@ std::vector<float> attention_of_many_rows(Bench& bench) {
   return out;
 }
 
-TEST(Cuda, ADeviceWithLittleSharedMemoryAttendsRowByRow) {
+TEST(Cuda, ADeviceWithLittleSharedMemoryAttendsToManyRows) {
   for (const Body body : {attention_of_many_rows<false>, attention_of_many_rows<true>}) {
     EXPECT_TRUE(same_bits(on_cpu(body), on_cuda(body, {.shared_bytes = 99 << 10})));
   }

@@ -13,19 +13,16 @@
 namespace quire::cuda {
 namespace {
 
-std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFormat& format) {
-  const StagedMatrix form(format, weight.n_rows(), weight.n_cols());
-  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
-  const int64_t n_panels = parts_of(weight.n_rows(), kPackedOutputs);
+// pack(row's bytes, row) of every row, those of a panel on one thread.
+template <class Pack>
+void pack_rows(const HostWeight& weight, int64_t rows_of_panel, const Pack& pack) {
+  const int64_t n_panels = parts_of(weight.n_rows(), rows_of_panel);
   std::atomic<int64_t> next{0};
   const auto pack_panels = [&] {
     std::vector<std::byte> room;
     for (int64_t panel = next++; panel < n_panels; panel = next++) {
-      const int64_t first = panel * kPackedOutputs, end = std::min(first + kPackedOutputs, weight.n_rows());
-      for (int64_t row = first; row < end; ++row) {
-        format.pack(weight.rows(row, 1, room), weight.n_cols(), static_cast<int>(row - first),
-                    bytes.data() + panel * form.panel_bytes);
-      }
+      const int64_t first = panel * rows_of_panel, end = std::min(first + rows_of_panel, weight.n_rows());
+      for (int64_t row = first; row < end; ++row) pack(weight.rows(row, 1, room), row);
     }
   };
   const auto n_threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
@@ -33,6 +30,15 @@ std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFo
   for (int64_t i = 1; i < std::min(n_threads, n_panels / 4); ++i) others.emplace_back(pack_panels);
   pack_panels();
   for (std::thread& other : others) other.join();
+}
+
+std::vector<std::byte> packed_integers(const HostWeight& weight, const IntegerFormat& format) {
+  const StagedMatrix form(format, weight.n_rows(), weight.n_cols());
+  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
+  pack_rows(weight, kPackedOutputs, [&](const std::byte* from, int64_t row) {
+    format.pack(from, weight.n_cols(), static_cast<int>(row % kPackedOutputs),
+                bytes.data() + row / kPackedOutputs * form.panel_bytes);
+  });
   return bytes;
 }
 
@@ -55,14 +61,13 @@ void pack_row(const std::byte* row, const WeightFormat& format, int64_t n_in, in
 
 std::vector<std::byte> packed_for_tensor(const HostWeight& weight) {
   const TensorMatrix form(weight.n_rows(), weight.n_cols());
-  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes)), room;
-  for (int64_t row = 0; row < weight.n_rows(); ++row) {
-    const std::byte* from = weight.rows(row, 1, room);
+  std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
+  pack_rows(weight, TensorPanels::kLines, [&](const std::byte* from, int64_t row) {
     for (int64_t k = 0; k < weight.n_cols(); k += TensorPanels::kPiece) {
       const int64_t n = std::min<int64_t>(TensorPanels::kPiece, weight.n_cols() - k);
       std::memcpy(bytes.data() + TensorPanels::at(row, k, form.n_blocks) * 2, from + k * 2, static_cast<size_t>(n * 2));
     }
-  }
+  });
   return bytes;
 }
 
@@ -70,11 +75,10 @@ std::vector<std::byte> packed_floats(const HostWeight& weight) {
   const PanelMatrix form(*weight.format, weight.n_rows(), weight.n_cols());
   std::vector<std::byte> bytes(static_cast<size_t>(form.bytes));
   const auto pack = [&]<class W>(W) {
-    std::vector<std::byte> room;
-    for (int64_t row = 0; row < weight.n_rows(); ++row) {
+    pack_rows(weight, kFloatOutputs, [&](const std::byte* from, int64_t row) {
       std::byte* panel = bytes.data() + row / kFloatOutputs * form.n_blocks * form.stage_bytes;
-      pack_row<W>(weight.rows(row, 1, room), *weight.format, weight.n_cols(), row % kFloatOutputs, panel);
-    }
+      pack_row<W>(from, *weight.format, weight.n_cols(), row % kFloatOutputs, panel);
+    });
   };
   QR_CHECK(with_float_format(weight.format->name, pack));  // check_weight
   return bytes;

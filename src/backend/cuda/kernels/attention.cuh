@@ -23,7 +23,7 @@ struct AttendChunk {
   static constexpr int kTile = kGroups * kQueries;       // queries
   static constexpr int kKeys = kChunk / 32 / kKeyWarps;  // of a thread
   static constexpr int kSlice = 16;                      // components of keys in a stage
-  static constexpr int kStages = 4, kStrips = kChunk / 16;
+  static constexpr int kStrips = kChunk / 16;
   static constexpr int kTogether = Keys::kTogether, kWord = Keys::kWord;
   static constexpr int kRunBytes = 16 * kWord;                              // kTogether components of a strip's keys
   static constexpr int kStripBytes = (kSlice / kTogether + 1) * kRunBytes;  // so that strips begin in other banks
@@ -42,6 +42,9 @@ struct AttendChunk {
   static constexpr int kStatesAt = kStripsAt + 2 * kStrips * 8;  // of each query
   static constexpr int kScalesAt = kStatesAt + kTile * 8;
   static constexpr int kRingAt = kScalesAt + (Codec::kIsScaled ? 2 * kChunk * 4 : 0);
+  // Of many queries one less where that is what makes them fit into any device: with them reading limits less.
+  static constexpr int kWithThree = kRingAt + 3 * kStageBytes, kWithFour = kWithThree + kStageBytes;
+  static constexpr int kStages = !kIsStreaming && kWithThree <= kLeastShared && kWithFour > kLeastShared ? 3 : 4;
   static constexpr int kSharedBytes = kRingAt + kStages * kStageBytes;
   // That a multiprocessor shall hold at once, of those that its 227 KiB of shared memory have room for.
   static constexpr int kRoom = (227 << 10) / (kSharedBytes + 1024);

@@ -28,7 +28,7 @@ struct FewProduct {
   int n, n_groups, pitch;  // activation groups of 32, rounded up to 8
 };
 
-inline constexpr int kRingBytes = 104 << 10, kLeastShared = 99 << 10;  // least: of a block, from 8.0 on
+inline constexpr int kRingBytes = 104 << 10;
 
 template <class W, int kTiles, int kMostBytes = kRingBytes>  // of the ring
 struct LinearFew {

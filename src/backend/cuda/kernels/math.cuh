@@ -103,6 +103,8 @@ QR_DEVICE float folded(float x) {
   return dev::add(x, dev::shuffle_xor(x, 1));
 }
 
+inline constexpr int kLeastShared = 99 << 10;  // bytes of shared memory that a block may have on any device from 8.0 on
+
 // Numbers that lie together, in one access.
 template <class T, int kN>
 struct alignas(kN * sizeof(T)) Pack {
