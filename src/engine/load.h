@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kv/fetch.h"
 #include "kv/tiers/tier_chain.h"
@@ -23,6 +24,7 @@ struct Load {
   Fetch run;                           // empty: another sequence's load brings the next block
   std::shared_ptr<TierRead> read;      // null likewise
   int run_first = 0;                   // block of the path where the run begins
+  std::vector<int64_t> copies;         // into the first blocks of the run, by the copier's numbers
   int n_arrived = 0;                   // blocks that it brought
   TokensByTier arrived{};              // their tokens
   int64_t give_up_ns = 0;              // from then on it is late

@@ -91,6 +91,7 @@ bool Loads::fetch(Sequence& seq, int64_t now_ns) {
   const KvCache::Below below = uses_.pasts.cache().fetch(seq.kv, prefix, n_chosen, load.run);
   if (below == KvCache::Below::loading) return now_ns < load.give_up_ns;
   if (below != KvCache::Below::begun) return false;
+  load.copies.reserve(load.run.n_blocks());
   load.read = read(prefix, load);
   ++uses_.accounts.counters().n_loads;
   return true;
@@ -119,12 +120,13 @@ std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, Load& load) {
 }
 
 void Loads::poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns) {
+  const bool has_nothing_else = std::ranges::all_of(running, [](const auto& seq) { return seq->load != nullptr; });
   for (const auto& seq : running) {
     if (seq->load == nullptr) continue;
     Load& load = *seq->load;
     if (load.search != nullptr && !load.search->over() && now_ns < load.give_up_ns) continue;
     const bool own = load.read != nullptr;
-    if (own) take_in(load);
+    if (own) take_in(load, has_nothing_else);
     const bool over = own ? load.run.arrived_all() : !goes_on(*seq, now_ns);
     if (!over && now_ns < load.give_up_ns) continue;
     if (!over) ++uses_.accounts.counters().n_loads_overtaken;
@@ -154,18 +156,32 @@ int Loads::retain(const Prefix& prefix, std::span<const RetentionRange> ranges, 
   return uses_.tiers.retain(wishes, now_ns);
 }
 
-void Loads::take_in(Load& load) {
+// Begins to copy what has come into its blocks.
+void Loads::put_all(Load& load) const {
   TierBlock block;
-  while (!load.run.arrived_all()) {
-    const size_t i = load.run.n_arrived();
+  while (load.copies.size() < load.run.n_blocks() && (load.copies.empty() || load.copies.back() != Copier::kFailed)) {
+    const size_t i = load.copies.size();
     const TierRead::State state = load.read->take(i, block);
     if (state == TierRead::State::coming) return;
-    if (state == TierRead::State::here && put(block, load.run.blocks(i))) {
+    load.copies.push_back(state == TierRead::State::here ? put(block, load.run.blocks(i)) : Copier::kFailed);
+  }
+}
+
+// Nobody reads a block before its copy is known to be done. waits: for those that are under way.
+void Loads::take_in(Load& load, bool waits) {
+  put_all(load);
+  const KvView memory = uses_.pasts.cache().view();
+  while (load.run.n_arrived() < load.copies.size()) {
+    const size_t i = load.run.n_arrived();
+    const CopyState state = memory.state(load.copies[i], waits);
+    if (state == CopyState::under_way) return;
+    if (state == CopyState::done) {
       arrived(load, i);
       ++load.n_arrived;
       const uint8_t tier = load.path.tiers[static_cast<size_t>(load.run_first - load.first) + i];
       load.arrived[static_cast<size_t>(uses_.tiers.place(tier))] += uses_.pasts.cache().block_tokens();
     } else {
+      load.copies.clear();
       load.run.lost();
       ++uses_.accounts.counters().n_loads_lost;
     }
@@ -182,18 +198,23 @@ void Loads::arrived(Load& load, size_t i) const {
   uses_.watcher->stored({block.name, block.key, block.parent, block.tokens, block.extras, blocks});
 }
 
-// False: it lacks a group that is wanted, or a device did not take it.
-bool Loads::put(const TierBlock& block, const GroupBlocks& to) const {
+// The copy's number. It fails too where the block lacks a group that is wanted.
+int64_t Loads::put(const TierBlock& block, const GroupBlocks& to) const {
   const KvView memory = uses_.pasts.cache().view();
   const std::byte* from = block.bytes.data();
+  int64_t last = Copier::kDone;
   for (size_t g = 0; g < to.size(); ++g) {
     const bool has = (block.groups >> g & 1U) != 0;
-    if (to[g] && !has) return false;
+    if (to[g] && !has) return Copier::kFailed;
     const KvGroupView& group = memory.groups[g];
-    if (to[g] && !group.write(to[g].id(), from)) return false;
+    if (to[g]) {
+      const int64_t copy = group.write(to[g].id(), from);
+      if (copy == Copier::kFailed) return copy;
+      last = std::max(last, copy);
+    }
     if (has) from += group.block_bytes;
   }
-  return true;
+  return last;
 }
 
 void Loads::end(Sequence& seq) {

@@ -114,6 +114,7 @@ void LoopEngine::stop() {
   inbox_.close();
   if (thread_.joinable()) thread_.join();
   if (first) cancel_all();
+  tiers_.settle(true);
   tiers_.stop();
 }
 
@@ -318,6 +319,7 @@ bool LoopEngine::step() {
   } else if (moved || loaded || scheduler_.loading()) {
     publish(0);  // what a tier brought takes room though nobody moves
   }
+  tiers_.settle(!worked);
   if (watcher_ != nullptr) watcher_->step_ended();
   if (moved && env_.on_step_end) env_.on_step_end();
   return moved;

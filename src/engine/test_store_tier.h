@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kv/tiers/tier_copy.h"
+#include "kv/tiers/tier.h"
 
 namespace quire {
 
@@ -27,8 +27,9 @@ class StoreTier final : public Tier {
  public:
   explicit StoreTier(Store& store) : store_(store) {}
   TierPlace place() const override { return TierPlace::remote; }
-  bool offer(const LeavingBlock& block, const KvView& memory) override {
-    store_.blocks[block.name] = {spelling_of(block), *copy_of(block, memory)};
+  TierWish wish(const LeavingBlock&) override { return TierWish::wants; }
+  bool take(const Spelling& block, TierBlock bytes) override {
+    store_.blocks[block.name] = {block, std::move(bytes)};
     return true;
   }
   uint8_t find(const Hash128&) override { return 0; }

@@ -31,6 +31,7 @@ BlockRef BlockPool::allocate() {
   const int32_t id = free_.back();
   free_.pop_back();
   refs_[static_cast<size_t>(id)] = 1;
+  if (copier() != nullptr) copier()->reuse(base() + id * block_bytes_, block_bytes_);
   return {this, id};
 }
 

@@ -31,7 +31,7 @@ class Fetch {
   std::span<const GroupBlocks> before() const { return before_; }
   std::span<const GroupBlocks> blocks() const { return blocks_; }
 
-  // The bytes of the next block are in their place: others may read them.
+  // The bytes of the next block are in their place, copied: others may read them.
   void arrived() { tree_->arrived(blocks_[n_arrived_++][0].id()); }
   // There is no such block: it and all behind it are forgotten. The run is over.
   void lost() {

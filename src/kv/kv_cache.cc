@@ -213,6 +213,7 @@ KvCache::Below KvCache::fetch(const SeqKv& seq, const Prefix& prefix, int max_bl
     }
     run.add(missing.nodes[static_cast<size_t>(i)], std::move(blocks));
   }
+  view().begin_writes();
   out = std::move(run);
   return Below::begun;
 }

@@ -1,5 +1,7 @@
 #include "kv/kv_image.h"
 
+#include <algorithm>
+
 #include "kv/kv_cache.h"
 
 namespace quire {
@@ -40,15 +42,20 @@ std::optional<KvImage> KvCache::copy_out(const SeqKv& seq, int n_tokens) const {
   out.n_dropped = seq.n_dropped;
   out.n_bytes = image_bytes(seq, n_tokens);
   out.bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(out.n_bytes));
+  out.groups.reserve(static_cast<size_t>(blocks_for(seq, n_tokens)));  // nothing throws while copies are under way
   std::byte* to = out.bytes.get();
+  int64_t last = Copier::kDone;
   for (int b = 0; b < blocks_for(seq, n_tokens); ++b) {
     out.groups.push_back(image_groups(seq, b, n_tokens));
     for (size_t g = 0; g < pools_.size(); ++g) {
       if ((out.groups.back() >> g & 1U) == 0) continue;
-      if (!group_view(g).read(to, seq.table[static_cast<size_t>(b)][g].id())) return std::nullopt;
+      const int64_t copy = group_view(g).read(to, seq.table[static_cast<size_t>(b)][g].id());
+      if (copy == Copier::kFailed) return std::nullopt;
+      last = std::max(last, copy);
       to += pools_[g]->block_bytes();
     }
   }
+  if (view().state(last, true) != CopyState::done) return std::nullopt;
   return out;
 }
 
@@ -59,18 +66,23 @@ bool KvCache::put_back(SeqKv& seq, const KvImage& image) {
     for (size_t g = 0; g < pools_.size(); ++g) wanted[g] += groups >> g & 1U;
   }
   if (!make_room(wanted, seq.whose)) return false;
+  view().begin_writes();
   const std::byte* from = image.bytes.get();
-  bool is_whole = true;
+  int64_t last = Copier::kDone;
   for (const uint8_t groups : image.groups) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
     for (size_t g = 0; g < pools_.size(); ++g) {
       const bool has = (groups >> g & 1U) != 0;
       blocks.push_back(has ? pools_[g]->allocate() : BlockRef());
       if (!has) continue;
-      is_whole = is_whole && group_view(g).write(blocks[g].id(), from);
+      if (last != Copier::kFailed) {
+        const int64_t copy = group_view(g).write(blocks[g].id(), from);
+        last = copy == Copier::kFailed ? copy : std::max(last, copy);
+      }
       from += pools_[g]->block_bytes();
     }
   }
+  const bool is_whole = view().state(last, true) == CopyState::done;
   while (!is_whole && !seq.table.empty()) seq.table.pop_back();
   seq.n_dropped = is_whole ? image.n_dropped : 0;
   if (seq.n_dropped > 0) seq.n_copies = 0;

@@ -24,15 +24,32 @@ struct Tables {
   int64_t used = 0;   // of `data`, from the first byte on
 };
 
-// Copies bytes of memory that a device has and the host does not reach. What was asked of the device before has
-// happened before a copy begins, and the copy has happened when a call returns. False: a call to the device failed, and
-// what `to` holds counts for nothing. Owner: the engine thread.
+// What has become of a copy that was asked for. Of one that failed the target counts for nothing.
+enum class CopyState : uint8_t { under_way, done, failed };
+
+// Copies bytes of memory that a device has and the host does not reach. read() and write() may return before the copy
+// has happened, and say by which number state() knows it. Where one fails, those of its direction that were under way
+// have failed too, and none is any more. Failures are logged. Owner: the engine thread.
 class Copier {
  public:
+  static constexpr int64_t kDone = 0, kFailed = -1;  // numbers of copies that are over when the call returns
+
   virtual ~Copier() = default;
-  virtual bool copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;   // both the device's
-  virtual bool read(std::byte* to, const std::byte* from, int64_t bytes) = 0;   // to the host's memory
-  virtual bool write(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // from it
+  // Both the device's, behind all that was asked of the device, and done when it returns. False: it failed.
+  virtual bool copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;
+  // To the host's memory, which stays and is not looked at until state() says more. `from` is what steps left there
+  // that the host has waited for. REQUIRES that no step under way writes to it.
+  virtual int64_t read(std::byte* to, const std::byte* from, int64_t bytes) = 0;
+  // From the host's memory, which may change when it returns. REQUIRES begin_writes() since `to` was taken, and that no
+  // step reads it before state() has said `done`.
+  virtual int64_t write(std::byte* to, const std::byte* from, int64_t bytes) = 0;
+  // Without waiting, or when it is known: then for copies alone, not for what the device computes behind them. Those of
+  // a direction are done in order, so the last one's state is that of all that were asked for since the last failure.
+  virtual CopyState state(int64_t copy, bool waits) = 0;
+  // What is written from now on comes behind all that was asked of the device so far, which may use what was taken.
+  virtual void begin_writes() = 0;
+  // These bytes are taken for something else: what is asked of the device from now on comes behind copies of them.
+  virtual void reuse(const std::byte* data, int64_t bytes) = 0;
 };
 
 class Buffer {

@@ -19,24 +19,24 @@ struct KvGroupView {
   Copier* copier = nullptr;  // null: the host reaches the blocks
 
   std::byte* block(int32_t id) const { return base + id * block_bytes; }
-  // Bytes of whole blocks. False: as Copier says; never where the host reaches them.
+  // Bytes of whole blocks, as Copier says; where the host reaches them all is done when a call returns.
   bool copy(int32_t to, int32_t from) const {
     if (block_bytes == 0) return true;
     if (copier != nullptr) return copier->copy(block(to), block(from), block_bytes);
     std::memcpy(block(to), block(from), static_cast<size_t>(block_bytes));
     return true;
   }
-  bool read(std::byte* to, int32_t from) const {
-    if (block_bytes == 0) return true;
+  int64_t read(std::byte* to, int32_t from) const {
+    if (block_bytes == 0) return Copier::kDone;
     if (copier != nullptr) return copier->read(to, block(from), block_bytes);
     std::memcpy(to, block(from), static_cast<size_t>(block_bytes));
-    return true;
+    return Copier::kDone;
   }
-  bool write(int32_t to, const std::byte* from) const {
-    if (block_bytes == 0) return true;
+  int64_t write(int32_t to, const std::byte* from) const {
+    if (block_bytes == 0) return Copier::kDone;
     if (copier != nullptr) return copier->write(block(to), from, block_bytes);
     std::memcpy(block(to), from, static_cast<size_t>(block_bytes));
-    return true;
+    return Copier::kDone;
   }
 };
 
@@ -44,6 +44,21 @@ struct KvView {
   static constexpr int kMaxGroups = 4;  // of any model
   std::array<KvGroupView, kMaxGroups> groups{};
   int n_groups = 0;
+
+  // Of all groups whose blocks have bytes; null: the host reaches them.
+  Copier* copier() const {
+    for (const KvGroupView& group : groups) {
+      if (group.copier != nullptr) return group.copier;
+    }
+    return nullptr;
+  }
+  void begin_writes() const {
+    if (copier() != nullptr) copier()->begin_writes();
+  }
+  CopyState state(int64_t copy, bool waits) const {
+    if (copy == Copier::kDone) return CopyState::done;
+    return copy == Copier::kFailed ? CopyState::failed : copier()->state(copy, waits);
+  }
 };
 
 }  // namespace quire

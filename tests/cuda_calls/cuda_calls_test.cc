@@ -319,12 +319,15 @@ TEST(CudaCalls, BytesOfBlocksGoByTheDevice) {
     const auto ops = *cuda::CudaOps::make(*driver.open(), cpu_sample_kernels());
     const Buffer memory = *ops->allocate_blocks(3 * 256);
     const KvGroupView blocks{memory.data(), 256, 16, memory.copier()};
+    const KvView view{.groups = {blocks}, .n_groups = 1};
     std::vector<std::byte> bytes(256), back(256);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
     const auto done = [&](int nth) {
       driver.fail(nth, kUnknownError);
       std::ranges::fill(back, std::byte{0});
-      const bool all = blocks.write(2, bytes.data()) && blocks.copy(0, 2) && blocks.read(back.data(), 0);
+      const auto is_done = [&](int64_t copy) { return view.state(copy, true) == CopyState::done; };
+      view.begin_writes();
+      const bool all = is_done(blocks.write(2, bytes.data())) && blocks.copy(0, 2) && is_done(blocks.read(back.data(), 0));
       driver.fail(0, 0);
       EXPECT_TRUE(!all || back == bytes);
       return all;

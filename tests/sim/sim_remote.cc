@@ -26,12 +26,15 @@ SimRemote::SimRemote(const Script& script, StoreShape shape, StoredValues& value
       values_(values),
       known_(kMostKnown, kKnownNs, script.seed) {}
 
-bool SimRemote::offer(const LeavingBlock& block, const KvView& memory) {
+TierWish SimRemote::wish(const LeavingBlock& block) {
   const uint8_t groups = groups_of(block.blocks), has = find(block.name);
-  if (groups == 0 || !up()) return false;
-  if ((has | groups) == has) return true;
-  if (now_ns() < off_until_ns_ || offered_.size() >= kMostOffered) return false;
-  offered_.emplace_back(spelling_of(block), *copy_of(block, memory));
+  if (groups == 0 || !up()) return TierWish::refuses;
+  if ((has | groups) == has) return TierWish::has;
+  return now_ns() < off_until_ns_ || offered_.size() >= kMostOffered ? TierWish::refuses : TierWish::wants;
+}
+
+bool SimRemote::take(const Spelling& block, TierBlock bytes) {
+  offered_.emplace_back(block, std::move(bytes));
   return true;
 }
 

@@ -29,7 +29,8 @@ class SimRemote final : public TimedTier {
   SimRemote(const Script& script, StoreShape shape, StoredValues& values);
 
   TierPlace place() const override { return TierPlace::remote; }
-  bool offer(const LeavingBlock& block, const KvView& memory) override;
+  TierWish wish(const LeavingBlock& block) override;
+  bool take(const Spelling& block, TierBlock bytes) override;
   uint8_t find(const Hash128& name) override { return up() ? known_.find(name, now_ns()) : uint8_t{0}; }
   std::shared_ptr<TierAnswer> ask(std::vector<Hash128> names) override;
   void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override;

@@ -24,11 +24,14 @@ SimTier::SimTier(const Script& script, const StoreShape& shape)
   store_ = std::move(*opened);
 }
 
-bool SimTier::offer(const LeavingBlock& block, const KvView& memory) {
+TierWish SimTier::wish(const LeavingBlock& block) {
   const uint8_t groups = groups_of(block.blocks);
-  if ((store_->find(block.name) | groups) == store_->find(block.name)) return true;
-  if (offered_.size() >= kMostOffered) return false;
-  offered_.push_back({spelling_of(block), *copy_of(block, memory)});
+  if ((store_->find(block.name) | groups) == store_->find(block.name)) return TierWish::has;
+  return offered_.size() >= kMostOffered ? TierWish::refuses : TierWish::wants;
+}
+
+bool SimTier::take(const Spelling& block, TierBlock bytes) {
+  offered_.push_back({block, std::move(bytes)});
   return true;
 }
 

@@ -18,7 +18,8 @@ class SimTier final : public TimedTier {
   SimTier(const Script& script, const StoreShape& shape);
 
   TierPlace place() const override { return TierPlace::disk; }
-  bool offer(const LeavingBlock& block, const KvView& memory) override;
+  TierWish wish(const LeavingBlock& block) override;
+  bool take(const Spelling& block, TierBlock bytes) override;
   uint8_t find(const Hash128& name) override { return store_->find(name); }
   std::shared_ptr<TierAnswer> ask(std::vector<Hash128>) override { return nullptr; }
 

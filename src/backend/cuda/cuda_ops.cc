@@ -103,13 +103,13 @@ bool CudaOps::copy(std::byte* to, const std::byte* from, int64_t bytes) {
   return is_done("a copy", done);
 }
 
-bool CudaOps::write(std::byte* to, const std::byte* from, int64_t bytes) {
+int64_t CudaOps::write(std::byte* to, const std::byte* from, int64_t bytes) {
   Status done = take_error();
   if (done) done = load(to, from, bytes);
-  return is_done("a copy from the host", done);
+  return is_done("a copy from the host", done) ? kDone : kFailed;
 }
 
-bool CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
+int64_t CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
   Status done = take_error();
   std::byte* const between = done ? pinned(bytes) : nullptr;
   if (between != nullptr) {
@@ -119,9 +119,9 @@ bool CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
   } else if (done) {
     done = fail(Code::exhausted, "cannot pin " + std::to_string(bytes) + " bytes");
   }
-  if (!is_done("a copy to the host", done)) return false;
+  if (!is_done("a copy to the host", done)) return kFailed;
   std::memcpy(to, between, static_cast<size_t>(bytes));
-  return true;
+  return kDone;
 }
 
 // So many bytes of pinned memory, until the next call; null: there are none. REQUIRES nothing under way.

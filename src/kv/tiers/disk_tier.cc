@@ -64,46 +64,49 @@ void DiskTier::stop() {
 
 // --- writing ---
 
-// Without memory for a copy it is refused.
-bool DiskTier::offer(const LeavingBlock& block, const KvView& memory) {
-  try {
-    return take(block, memory);
-  } catch (const std::bad_alloc&) {
-    const std::lock_guard lock(mutex_);
-    ++counts_.n_refused;
-    return false;
-  }
+// Of what is not in the store. REQUIRES mutex_.
+TierWish DiskTier::wish_for(const Hash128& name, int64_t bytes, int64_t now_ns) {
+  if (queued_.contains(name)) return TierWish::has;
+  const bool has_room = queued_bytes_ + bytes <= options_.queue_bytes || queue_.empty();
+  if (has_room && !stopping_ && now_ns >= off_until_ns_) return TierWish::wants;
+  ++counts_.n_refused;
+  return TierWish::refuses;
 }
 
-bool DiskTier::take(const LeavingBlock& block, const KvView& memory) {
+TierWish DiskTier::wish(const LeavingBlock& block) {
   const int64_t begin_ns = clock_.now_ns();
   const uint8_t groups = groups_of(block.blocks), has = store_->find(block.name);
-  bool taken = (has | groups) == has;
-  if (!taken && block.extras.size() <= kMostExtras) {
-    const int64_t bytes = options_.store.shape.bytes_of(groups);
-    std::unique_lock lock(mutex_);
-    taken = queued_.contains(block.name);
-    const bool room = queued_bytes_ + bytes <= options_.queue_bytes || queue_.empty();
-    if (!taken && room && !stopping_ && begin_ns >= off_until_ns_) {
-      lock.unlock();
-      std::optional<TierBlock> bytes_of_it = copy_of(block, memory);
-      if (!bytes_of_it) return false;
-      Block copy{spelling_of(block), std::move(*bytes_of_it)};
-      lock.lock();
+  TierWish out = TierWish::has;
+  if ((has | groups) != has) {
+    const std::lock_guard lock(mutex_);
+    out = block.extras.size() <= kMostExtras ? wish_for(block.name, options_.store.shape.bytes_of(groups), begin_ns)
+                                             : TierWish::refuses;
+  }
+  engine_ns_ += std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
+  return out;
+}
+
+bool DiskTier::take(const Spelling& block, TierBlock bytes) {
+  const int64_t begin_ns = clock_.now_ns(), n_bytes = std::ssize(bytes.bytes);
+  const std::lock_guard lock(mutex_);
+  TierWish wish = wish_for(block.name, n_bytes, begin_ns);
+  try {
+    if (wish == TierWish::wants) {
+      Block copy{block, std::move(bytes)};
       if (queue_.size() == queue_.capacity()) queue_.reserve(2 * queue_.size() + 1);  // so that all or nothing is done
       names_.reserve(queue_.capacity());
       queued_.insert(block.name);
       names_.push_back(block.name);
       queue_.push_back(std::move(copy));
-      queued_bytes_ += bytes;
-      taken = true;
+      queued_bytes_ += n_bytes;
       to_write_.notify_one();
-    } else if (!taken) {
-      ++counts_.n_refused;
     }
+  } catch (const std::bad_alloc&) {
+    ++counts_.n_refused;
+    wish = TierWish::refuses;
   }
   engine_ns_ += std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
-  return taken;
+  return wish != TierWish::refuses;
 }
 
 void DiskTier::write_all() {

@@ -33,7 +33,8 @@ class DiskTier final : public Tier {
   ~DiskTier() override { stop(); }
 
   TierPlace place() const override { return TierPlace::disk; }
-  bool offer(const LeavingBlock& block, const KvView& memory) override;
+  TierWish wish(const LeavingBlock& block) override;
+  bool take(const Spelling& block, TierBlock bytes) override;
   uint8_t find(const Hash128& name) override { return store_->find(name); }
   std::shared_ptr<TierAnswer> ask(std::vector<Hash128>) override { return nullptr; }
   int retain(std::span<const NamedWish> wishes, int64_t now_ns) override { return store_->retain(wishes, now_ns); }
@@ -49,7 +50,7 @@ class DiskTier final : public Tier {
   static constexpr int kReaders = 2;
   using Block = SegmentStore::Block;
   DiskTier(std::unique_ptr<SegmentStore> store, const DiskTierOptions& options, Clock& clock);
-  bool take(const LeavingBlock& block, const KvView& memory);
+  TierWish wish_for(const Hash128& name, int64_t bytes, int64_t now_ns);
   void write_all();
   void write(std::vector<Block> blocks, const std::vector<Hash128>& names);
   void read_all();

@@ -207,46 +207,47 @@ void RemoteTier::remember(const Hash128& name, uint8_t groups, int64_t now_ns) {
 
 // --- storing ---
 
-// Without memory for a copy it is refused.
-bool RemoteTier::offer(const LeavingBlock& block, const KvView& memory) {
+TierWish RemoteTier::wish_for(const Hash128& name, uint8_t groups, int64_t bytes) {
+  if (groups == 0 || !up_ || stopping_ || !out_->up()) return TierWish::refuses;
+  if (const uint8_t has = find(name); (has | groups) == has) return TierWish::has;
+  const std::lock_guard lock(mutex_);
+  if (queued_.contains(name)) return TierWish::has;
+  const bool has_room = queued_bytes_ + bytes <= options_.queue_bytes || queued_.empty();
+  if (has_room && clock_.now_ns() >= off_until_ns_) return TierWish::wants;
+  ++counts_.n_refused;
+  return TierWish::refuses;
+}
+
+TierWish RemoteTier::wish(const LeavingBlock& block) {
   const int64_t begin_ns = clock_.now_ns();
-  bool taken = false;
+  const uint8_t groups = groups_of(block.blocks);
+  const TierWish out = block.extras.size() > kMostExtras
+                           ? TierWish::refuses
+                           : wish_for(block.name, groups, options_.shape.bytes_of(groups));
+  engine_ns_ += std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
+  return out;
+}
+
+bool RemoteTier::take(const Spelling& block, TierBlock bytes) {
+  const int64_t begin_ns = clock_.now_ns(), n_bytes = std::ssize(bytes.bytes);
+  TierWish wish = wish_for(block.name, bytes.groups, n_bytes);
   try {
-    taken = take(block, memory);
+    if (wish == TierWish::wants) {
+      Block copy{block, std::move(bytes)};
+      std::set<Hash128> name{block.name};  // its node: from here on only the queue may lack memory, and comes first
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(copy));
+      queued_.merge(name);
+      queued_bytes_ += n_bytes;
+      to_store_.notify_one();
+    }
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(mutex_);
     ++counts_.n_refused;
+    wish = TierWish::refuses;
   }
   engine_ns_ += std::max<int64_t>(clock_.now_ns() - begin_ns, 0);
-  return taken;
-}
-
-bool RemoteTier::take(const LeavingBlock& block, const KvView& memory) {
-  const uint8_t groups = groups_of(block.blocks), has = find(block.name);
-  if (groups == 0 || block.extras.size() > kMostExtras || !up_ || stopping_ || !out_->up()) return false;
-  if ((has | groups) == has) return true;
-  const int64_t bytes = options_.shape.bytes_of(groups);
-  {
-    const std::lock_guard lock(mutex_);
-    if (queued_.contains(block.name)) return true;
-    const bool room = queued_bytes_ + bytes <= options_.queue_bytes || queued_.empty();
-    if (!room || clock_.now_ns() < off_until_ns_) {
-      ++counts_.n_refused;
-      return false;
-    }
-  }
-  std::optional<TierBlock> bytes_of_it = copy_of(block, memory);
-  if (!bytes_of_it) return false;
-  Block copy{spelling_of(block), std::move(*bytes_of_it)};
-  std::set<Hash128> name{block.name};  // its node: from here on only the queue may lack memory, and comes first
-  {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(copy));
-    queued_.merge(name);
-    queued_bytes_ += bytes;
-  }
-  to_store_.notify_one();
-  return true;
+  return wish != TierWish::refuses;
 }
 
 void RemoteTier::store_all() {

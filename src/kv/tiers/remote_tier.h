@@ -48,7 +48,8 @@ class RemoteTier final : public Tier {
   ~RemoteTier() override { stop(); }
 
   TierPlace place() const override { return TierPlace::remote; }
-  bool offer(const LeavingBlock& block, const KvView& memory) override;
+  TierWish wish(const LeavingBlock& block) override;
+  bool take(const Spelling& block, TierBlock bytes) override;
   uint8_t find(const Hash128& name) override;
   std::shared_ptr<TierAnswer> ask(std::vector<Hash128> names) override;
   void bring(const std::shared_ptr<TierRead>& read, size_t begin, size_t end) override;
@@ -69,7 +70,7 @@ class RemoteTier final : public Tier {
   static constexpr int kReadsAtOnce = 8;
   static constexpr size_t kAskAtFirst = 16, kAskGrowth = 4;
 
-  bool take(const LeavingBlock& block, const KvView& memory);
+  TierWish wish_for(const Hash128& name, uint8_t groups, int64_t bytes);
   void store_all();
   void store(const Block& block);
   void stored(const Hash128& name, int64_t bytes, uint8_t groups, int64_t value_bytes, const RedisReply& reply);

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "kv/block_pool.h"
-#include "kv/tiers/tier.h"
+#include "kv/tiers/tier_copy.h"
 
 namespace quire {
 
@@ -34,7 +34,11 @@ struct TestBlocks {
   bool offer_to(Tier& tier, uint64_t n) const {
     const Spelling s = spelling(n);
     std::memcpy(pool.base(), bytes(n).data(), kBytes);
-    const bool out = tier.offer({s.name, s.key, s.parent, s.tokens, s.extras, block}, memory);
+    const LeavingBlock leaving{s.name, s.key, s.parent, s.tokens, s.extras, block};
+    const TierWish wish = tier.wish(leaving);
+    TierBlock copy;
+    if (wish == TierWish::wants) begin_copy(leaving, memory, copy);
+    const bool out = wish == TierWish::has || (wish == TierWish::wants && tier.take(s, std::move(copy)));
     std::memset(pool.base(), 0, kBytes);  // it has a copy
     return out;
   }

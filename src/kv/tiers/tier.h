@@ -159,13 +159,18 @@ struct TierStats {
   bool writing = true;                                  // false: it takes nothing for now, for what it met
 };
 
+// What a tier says to a block that it could take.
+enum class TierWish : uint8_t { refuses, has, wants };
+
 class Tier {
  public:
   virtual ~Tier() = default;
 
   virtual TierPlace place() const = 0;
-  // Takes a copy of a block whose bytes lie in `memory`, or has it already. False: it does not want it now.
-  virtual bool offer(const LeavingBlock& block, const KvView& memory) = 0;
+  // has: it has the block, or will. refuses: it does not want it now.
+  virtual TierWish wish(const LeavingBlock& block) = 0;
+  // A block that it wanted, some time ago maybe. False: it does not want it any more, or has no memory for it.
+  virtual bool take(const Spelling& block, TierBlock bytes) = 0;
   // Of which groups it has the block of that name, as bits; 0: it has it not, as far as it knows. What is said of names
   // alone.
   virtual uint8_t find(const Hash128& name) = 0;

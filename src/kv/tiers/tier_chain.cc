@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <new>
+
+#include "kv/tiers/tier_copy.h"
 
 namespace quire {
 
@@ -10,10 +13,55 @@ bool TierSearch::over() const {
   return std::ranges::all_of(answers_, [](const auto& answer) { return answer == nullptr || answer->told(); });
 }
 
+// Without memory for a copy nobody takes it.
 bool TierChain::offer(const LeavingBlock& block, const KvView& memory) {
-  bool taken = false;
-  for (const auto& tier : tiers_) taken = tier->offer(block, memory) || taken;
-  return taken;
+  settle(false);
+  const auto is_it = [&](const Offered& offered) { return offered.spelling.name == block.name; };
+  if (std::ranges::any_of(offered_, is_it)) return true;
+  Offered offered;
+  bool is_kept = false;
+  try {
+    for (size_t t = 0; t < tiers_.size(); ++t) {
+      const TierWish wish = tiers_[t]->wish(block);
+      if (wish == TierWish::wants) offered.tiers.push_back(t);
+      is_kept = is_kept || wish == TierWish::has;
+    }
+    if (offered.tiers.empty()) return is_kept;
+    offered.spelling = spelling_of(block);
+    offered.copier = memory.copier();
+    Offered& last = offered_.emplace_back();
+    offered.copy = begin_copy(block, memory, offered.block);
+    last = std::move(offered);
+  } catch (const std::bad_alloc&) {
+    if (!offered_.empty() && offered_.back().tiers.empty()) offered_.pop_back();
+    return is_kept;
+  }
+  Offered& last = offered_.back();
+  const CopyState state = memory.state(last.copy, false);
+  if (state == CopyState::under_way) return true;
+  is_kept = (state == CopyState::done && give(last)) || is_kept;
+  offered_.pop_back();
+  return is_kept;
+}
+
+// Whether any took it.
+bool TierChain::give(Offered& offered) {
+  bool out = false;
+  for (const size_t t : offered.tiers) {
+    const bool is_last = t == offered.tiers.back();
+    out = tiers_[t]->take(offered.spelling, is_last ? std::move(offered.block) : offered.block) || out;
+  }
+  return out;
+}
+
+void TierChain::settle(bool waits) {
+  while (!offered_.empty()) {
+    Offered& first = offered_.front();
+    const CopyState state = first.copier->state(first.copy, waits);
+    if (state == CopyState::under_way) return;
+    if (state == CopyState::done) give(first);
+    offered_.pop_front();
+  }
 }
 
 int TierChain::retain(std::span<const NamedWish> wishes, int64_t now_ns) {

@@ -2,6 +2,7 @@
 // path's block is brought by the nearest that has it. What a tier does not know by itself is asked of it, and of the
 // blocks alone that no nearer one has. The engine's thread; ends before its tiers.
 #pragma once
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -46,6 +47,8 @@ class TierChain {
  public:
   TierChain() = default;
   explicit TierChain(std::vector<std::shared_ptr<Tier>> tiers) : tiers_(std::move(tiers)) {}
+  TierChain(const TierChain&) = delete;
+  TierChain& operator=(const TierChain&) = delete;
 
   bool empty() const { return tiers_.empty(); }
   size_t size() const { return tiers_.size(); }
@@ -53,8 +56,11 @@ class TierChain {
 
   // As Tier::retain, of all.
   int retain(std::span<const NamedWish> wishes, int64_t now_ns);
-  // Whether any took it.
+  // Copies a block whose bytes lie in `memory` for those who want it. Whether any has it or is going to: who is given
+  // it once a device's copy is there may refuse it then.
   bool offer(const LeavingBlock& block, const KvView& memory);
+  // Gives the tiers what has been copied since; with `waits`, all that was offered.
+  void settle(bool waits);
   // The nearest tier that knows it has the block in all these groups; size(): none.
   size_t find(const Hash128& name, uint8_t groups) const;
 
@@ -68,11 +74,23 @@ class TierChain {
   std::shared_ptr<TierRead> read(std::vector<Spelling> wanted, std::span<const uint8_t> tiers);
 
   void on_arrival(const std::function<void()>& call);
+  // Behind settle(true), while what was offered is still there.
   void stop();
   std::vector<TierStats> stats() const;  // any thread
 
  private:
+  // A block that a device copies.
+  struct Offered {
+    Spelling spelling;
+    TierBlock block;
+    std::vector<size_t> tiers;  // that want it
+    Copier* copier = nullptr;
+    int64_t copy = Copier::kDone;
+  };
+  bool give(Offered& offered);
+
   const std::vector<std::shared_ptr<Tier>> tiers_;
+  std::deque<Offered> offered_;  // in the order of their copies; few, for what a copier has under way is bounded
 };
 
 }  // namespace quire

@@ -13,8 +13,12 @@ namespace {
 struct ScriptedTier final : Tier {
   explicit ScriptedTier(TierPlace where) : where_(where) {}
   TierPlace place() const override { return where_; }
-  bool offer(const LeavingBlock& block, const KvView&) override {
+  TierWish wish(const LeavingBlock& block) override {
     offered.push_back(block.name.lo);
+    return takes ? TierWish::wants : TierWish::refuses;
+  }
+  bool take(const Spelling& block, TierBlock bytes) override {
+    taken.push_back({block.name.lo, std::move(bytes.bytes)});
     return takes;
   }
   uint8_t find(const Hash128& name) override { return knows.contains(name.lo) ? knows[name.lo] : uint8_t{0}; }
@@ -35,6 +39,7 @@ struct ScriptedTier final : Tier {
   std::map<uint64_t, uint8_t> knows;
   std::shared_ptr<TierAnswer> answer;
   std::vector<uint64_t> offered, asked;
+  std::vector<std::pair<uint64_t, std::vector<std::byte>>> taken;
   std::vector<std::pair<size_t, size_t>> brought;
 };
 

@@ -1,6 +1,6 @@
-// The bytes of a block that is offered to a tier, out of memory. Engine thread.
+// The bytes of a block that is offered to tiers, out of memory. Engine thread.
 #pragma once
-#include <optional>
+#include <algorithm>
 
 #include "kv/tiers/tier.h"
 
@@ -19,20 +19,23 @@ inline Spelling spelling_of(const LeavingBlock& block) {
   return out;
 }
 
-// What there is of the block, group by group. Nothing where a device failed to give it.
-inline std::optional<TierBlock> copy_of(const LeavingBlock& block, const KvView& memory) {
-  TierBlock out;
-  out.groups = groups_of(block.blocks);
+// Begins to copy what there is of the block, group by group, into `out`, whose bytes stay where they are until the copy
+// is over. Its number is the copier's (KvView::state). Throws std::bad_alloc before anything is copied.
+inline int64_t begin_copy(const LeavingBlock& block, const KvView& memory, TierBlock& out) {
   int64_t bytes = 0;
   for (size_t g = 0; g < block.blocks.size(); ++g) bytes += block.blocks[g] ? memory.groups[g].block_bytes : 0;
   out.bytes.resize(static_cast<size_t>(bytes));
+  out.groups = groups_of(block.blocks);
   std::byte* to = out.bytes.data();
+  int64_t last = Copier::kDone;
   for (size_t g = 0; g < block.blocks.size(); ++g) {
     if (!block.blocks[g]) continue;
-    if (!memory.groups[g].read(to, block.blocks[g].id())) return std::nullopt;
+    const int64_t copy = memory.groups[g].read(to, block.blocks[g].id());
+    if (copy == Copier::kFailed) return copy;
+    last = std::max(last, copy);
     to += memory.groups[g].block_bytes;
   }
-  return out;
+  return last;
 }
 
 }  // namespace quire
