@@ -62,7 +62,8 @@ endfunction()
 # libcuda.so.1 for tests, in a folder of its own.
 function(quire_cuda_fake_driver)
   set(dir ${QR_CUDA_DIR}/emulated)
-  add_library(fake_libcuda SHARED ${dir}/fake_libcuda.cc ${dir}/runtime_fake.cc ${dir}/emulator.cc ${dir}/async.cc ${dir}/tensor_core.cc
+  add_library(fake_libcuda SHARED ${dir}/fake_libcuda.cc ${dir}/runtime_fake.cc ${dir}/streams.cc
+    ${dir}/emulator.cc ${dir}/async.cc ${dir}/tensor_core.cc
     ${dir}/kernel_bodies.cc)
   target_link_libraries(fake_libcuda PRIVATE quire_options ${BOOST_CONTEXT_LIBRARY})
   set_target_properties(fake_libcuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake_driver

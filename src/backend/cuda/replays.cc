@@ -99,6 +99,21 @@ class Replays final : public Runtime {
     if (is_over_full()) wait();
   }
 
+  Status copy_beside(CopyStream stream, std::byte* to, const std::byte* from, int64_t bytes, int mark) override {
+    return runtime_->copy_beside(stream, to, from, bytes, mark);
+  }
+  Status put_behind(CopyStream stream) override {
+    flush();
+    return runtime_->put_behind(stream);
+  }
+  Status wait_on_device(CopyStream stream, int mark) override {
+    flush();
+    return runtime_->wait_on_device(stream, mark);
+  }
+  Result<bool> has_happened(CopyStream stream, int mark) override { return runtime_->has_happened(stream, mark); }
+  Status wait_beside(CopyStream stream, int mark) override { return runtime_->wait_beside(stream, mark); }
+  Status wait_beside(CopyStream stream) override { return runtime_->wait_beside(stream); }
+
   bool is_well() const override { return runtime_->is_well(); }
 
   // A graph may be what failed, so all are made anew.

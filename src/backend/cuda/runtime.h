@@ -1,6 +1,7 @@
-// What the backend asks of a device and its driver: memory, copies, kernels, one stream of work in order. Nothing that
-// was asked for need have happened before wait() returns. Owner: the thread that computes; release() on any thread
-// while no work is under way, load() at any time.
+// What the backend asks of a device and its driver: memory, copies, kernels, one stream of work in order, and two of
+// copies beside it. Nothing that was asked for need have happened before wait() returns. Owner: the thread that
+// computes; release() on any thread while no work is under way (on the streams beside: of that memory), load() at any
+// time.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -36,6 +37,10 @@ struct Launch {
 };
 
 inline constexpr int kMarks = 2;
+
+// Streams of copies, each in order, beside the one of all else.
+enum class CopyStream : uint8_t { in, out };            // to the device, from it
+inline constexpr int kCopyStreams = 2, kCopyMarks = 8;  // marks: of each
 
 using Graph = void*;  // launches that were recorded, of the runtime that recorded them
 
@@ -75,6 +80,24 @@ class Runtime {
   // Everything before that mark has happened; what was asked for behind it may be under way, so memory that is shared
   // stays out of the host's reach. Else as wait().
   virtual void wait_for(int mark) = 0;
+
+  // The streams beside. What these return is the failure of the copies alone: take_error() does not know of it, and all
+  // else goes on. Behind one, wait_beside(stream) says when memory may be used again; what had not happened before
+  // counts as failed.
+  //
+  // From pinned memory to the device's, or back, as the stream says; then sets that mark of the stream, below
+  // kCopyMarks.
+  virtual Status copy_beside(CopyStream stream, std::byte* to, const std::byte* from, int64_t bytes, int mark) = 0;
+  // What is asked of `stream` from now on comes behind all else that was asked for so far.
+  virtual Status put_behind(CopyStream stream) = 0;
+  // All else that is asked for from now on comes behind that mark.
+  virtual Status wait_on_device(CopyStream stream, int mark) = 0;
+  // Whether everything before that mark has happened, without waiting.
+  virtual Result<bool> has_happened(CopyStream stream, int mark) = 0;
+  // Waits for that mark alone; for everything on the stream. A device that is dead ends the process.
+  virtual Status wait_beside(CopyStream stream, int mark) = 0;
+  virtual Status wait_beside(CopyStream stream) = 0;
+
   // Nothing has failed so far that take_error() would tell of.
   virtual bool is_well() const = 0;
   // The first failure since it was asked the last time of a copy, a launch, a replay or a wait on a device that is

@@ -36,8 +36,8 @@ Result<Driver> Driver::open(const std::string& library) {
   finder.find(c.init, c.version, c.error_name, c.count, c.device, c.device_name, c.attribute, c.retain, c.release,
               c.use, c.load, c.unload, c.find, c.set_function, c.memory, c.allocate, c.allocate_managed, c.free, c.fill,
               c.allocate_pinned, c.free_pinned, c.upload, c.download, c.copy, c.make_stream, c.end_stream, c.wait,
-              c.launch, c.make_event, c.end_event, c.record_event, c.wait_for_event, c.begin_capture, c.end_capture,
-              c.make_runnable, c.end_graph, c.launch_graph, c.end_runnable);
+              c.launch, c.make_event, c.end_event, c.record_event, c.wait_for_event, c.ask_event, c.wait_on_device,
+              c.begin_capture, c.end_capture, c.make_runnable, c.end_graph, c.launch_graph, c.end_runnable);
   if (finder.missing == nullptr) return driver;
   return fail(Code::unsupported, library + " has no " + finder.missing + ": NVIDIA's driver is too old");
 }

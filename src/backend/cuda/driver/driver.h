@@ -67,6 +67,8 @@ struct DriverCalls {
   DriverCall<Handle> end_event{"cuEventDestroy_v2"};
   DriverCall<Handle, Handle> record_event{"cuEventRecord"};
   DriverCall<Handle> wait_for_event{"cuEventSynchronize"};
+  DriverCall<Handle> ask_event{"cuEventQuery"};
+  DriverCall<Handle, Handle, unsigned> wait_on_device{"cuStreamWaitEvent"};
   DriverCall<Handle, int> begin_capture{"cuStreamBeginCapture_v2"};
   DriverCall<Handle, Handle*> end_capture{"cuStreamEndCapture"};
   DriverCall<Handle*, Handle, unsigned long long> make_runnable{"cuGraphInstantiateWithFlags"};
@@ -78,6 +80,7 @@ struct DriverCalls {
 // Numbers of the driver's interface.
 enum : int {
   kOutOfMemory = 2,
+  kNotReady = 600,           // of an event: not an error
   kAskMultiprocessors = 16,  // what cuDeviceGetAttribute is asked for
   kAskComputeMajor = 75,
   kAskComputeMinor = 76,
@@ -103,6 +106,12 @@ class Driver {
     const int code = call.function(given...);
     if (code == 0) return {};
     return error(call.name, code);
+  }
+  // Whether what is before the event has happened.
+  Result<bool> ask(Handle event) const {
+    const int code = calls_.ask_event.function(event);
+    if (code == 0 || code == kNotReady) return code == 0;
+    return error(calls_.ask_event.name, code);
   }
 
   const DriverCalls& calls() const { return calls_; }

@@ -45,10 +45,10 @@ class DriverRuntime final : public Runtime {
   ~DriverRuntime() override {
     if (context_ == nullptr) return;
     static_cast<void>(twice([&] { return driver_.run(calls_.use, context_); }));
-    for (const Handle event : marks_) {
+    for_each_event([&](Handle event) {
       if (event != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_event, event); }));
-    }
-    for (const Handle stream : {loading_, stream_}) {
+    });
+    for (const Handle stream : {beside_[1].stream, beside_[0].stream, loading_, stream_}) {
       if (stream != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.end_stream, stream); }));
     }
     if (module_ != nullptr) static_cast<void>(twice([&] { return driver_.run(calls_.unload, module_); }));
@@ -60,9 +60,14 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(driver_.run(calls_.retain, &context_, device_));
     QR_TRY_VOID(driver_.run(calls_.use, context_));
     QR_TRY_VOID(load_module(image));
-    for (Handle& event : marks_) QR_TRY_VOID(driver_.run(calls_.make_event, &event, kWithoutTime));
-    QR_TRY_VOID(driver_.run(calls_.make_stream, &stream_, kNonBlocking));
-    return driver_.run(calls_.make_stream, &loading_, kNonBlocking);
+    Status made;
+    for_each_event([&](Handle& event) {
+      if (made) made = driver_.run(calls_.make_event, &event, kWithoutTime);
+    });
+    for (Handle* stream : {&stream_, &loading_, &beside_[0].stream, &beside_[1].stream}) {
+      if (made) made = driver_.run(calls_.make_stream, stream, kNonBlocking);
+    }
+    return made;
   }
 
   std::string describe() const override { return description_; }
@@ -176,6 +181,40 @@ class DriverRuntime final : public Runtime {
     expect_twice([&] { return driver_.run(calls_.wait_for_event, marks_.at(static_cast<size_t>(mark))); });
   }
 
+  Status copy_beside(CopyStream stream, std::byte* to, const std::byte* from, int64_t bytes, int mark) override {
+    QR_TRY_VOID(use_context());
+    const Handle on = beside(stream).stream;
+    const auto n = static_cast<size_t>(bytes);
+    QR_TRY_VOID(stream == CopyStream::in
+                    ? driver_.run(calls_.upload, address(to), static_cast<const void*>(from), n, on)
+                    : driver_.run(calls_.download, static_cast<void*>(to), address(from), n, on));
+    return driver_.run(calls_.record_event, mark_of(stream, mark), on);
+  }
+
+  Status put_behind(CopyStream stream) override {
+    QR_TRY_VOID(use_context());
+    QR_TRY_VOID(driver_.run(calls_.record_event, behind_, stream_));
+    return driver_.run(calls_.wait_on_device, beside(stream).stream, behind_, 0U);
+  }
+
+  Status wait_on_device(CopyStream stream, int mark) override {
+    QR_TRY_VOID(use_context());
+    return driver_.run(calls_.wait_on_device, stream_, mark_of(stream, mark), 0U);
+  }
+
+  Result<bool> has_happened(CopyStream stream, int mark) override {
+    QR_TRY_VOID(use_context());
+    return driver_.ask(mark_of(stream, mark));
+  }
+
+  Status wait_beside(CopyStream stream, int mark) override {
+    return wait_twice([&] { return driver_.run(calls_.wait_for_event, mark_of(stream, mark)); });
+  }
+
+  Status wait_beside(CopyStream stream) override {
+    return wait_twice([&] { return driver_.run(calls_.wait, beside(stream).stream); });
+  }
+
   bool is_well() const override { return asked_.has_value(); }
 
   Status take_error() override { return std::exchange(asked_, {}); }
@@ -187,17 +226,21 @@ class DriverRuntime final : public Runtime {
     if (asked_) asked_ = use_context();
     if (asked_) asked_ = call();
   }
-  // What a dead device says to one wait it says to the next.
+  // What a dead device says to one wait it says to the next, and the process ends. What the first one said.
   template <class F>
-  void expect_twice(const F& wait) {
+  Status wait_twice(const F& wait) {
     const auto wait_once = [&] {
       const Status used = use_context();
       return used ? wait() : used;
     };
-    const Status waited = wait_once();
-    if (waited) return;
-    if (asked_) asked_ = waited;
-    expect(wait_once());
+    Status waited = wait_once();
+    if (!waited) expect(wait_once());
+    return waited;
+  }
+  template <class F>
+  void expect_twice(const F& wait) {
+    const Status waited = wait_twice(wait);
+    if (!waited && asked_) asked_ = waited;
   }
   // What must be given back or stays for ever is tried again where the driver refuses once.
   template <class F>
@@ -229,6 +272,22 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(driver_.run(calls_.use, context_));
     t_user = number_;
     return {};
+  }
+
+  // A stream of copies and its marks.
+  struct Beside {
+    Handle stream = nullptr;
+    std::array<Handle, kCopyMarks> marks{};
+  };
+  const Beside& beside(CopyStream stream) const { return beside_.at(static_cast<size_t>(stream)); }
+  Handle mark_of(CopyStream stream, int mark) const { return beside(stream).marks.at(static_cast<size_t>(mark)); }
+  template <class F>
+  void for_each_event(const F& f) {
+    for (Handle& event : marks_) f(event);
+    for (Beside& of : beside_) {
+      for (Handle& event : of.marks) f(event);
+    }
+    f(behind_);
   }
 
   Result<std::byte*> allocate_pinned(size_t bytes) {
@@ -307,7 +366,9 @@ class DriverRuntime final : public Runtime {
   const LaunchAttribute early_{.id = kMayBeginEarly, .value = {1}};
   bool begins_early_ = false;  // device/entries.cu
   std::array<Handle, kMarks> marks_{};
-  Status asked_;  // the first failure of what nobody waits for
+  std::array<Beside, kCopyStreams> beside_;
+  Handle behind_ = nullptr;  // an event behind all that was asked of stream_, for a stream beside
+  Status asked_;             // the first failure of what nobody waits for
   std::mutex lock_;
   std::set<std::byte*> pinned_;  // under lock_
   std::string description_;

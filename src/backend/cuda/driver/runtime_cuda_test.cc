@@ -16,7 +16,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kOpen = 4 + kMarks;  // a context, a module, two streams, an event for each mark
+// A context, a module, four streams, an event for each mark and one for an order between streams.
+constexpr int kOpen = 6 + kMarks + kCopyStreams * kCopyMarks + 1;
 
 class DriverRuntime : public testing::Test {
  protected:
@@ -289,6 +290,46 @@ TEST_F(DriverRuntime, WhatItOpenedIsClosedThoughACallFails) {
     runtime.reset();
     EXPECT_EQ(alive(), 0) << nth;
   }
+}
+
+// What fails is a copy's alone, and said at once; a wait is asked for again.
+TEST_F(DriverRuntime, EveryCallThatFailsInCopiesBesideIsNamedAndAllElseGoesOn) {
+  const auto runtime = *open();
+  std::byte *device = *runtime->allocate(64, Place::device), *pinned = *runtime->allocate(64, Place::pinned),
+            *back = *runtime->allocate(64, Place::pinned);
+  const auto fail = reinterpret_cast<FakeFail>(::dlsym(library_, "quire_fake_fail"));
+  for (int i = 0; i < 64; ++i) pinned[i] = static_cast<std::byte>(i);
+  const auto all = [&](std::vector<std::string>& errors) {
+    const auto see = [&](const Status& status) {
+      if (!status) errors.push_back(status.error().message.substr(0, status.error().message.find(':')));
+    };
+    see(runtime->put_behind(CopyStream::in));
+    see(runtime->copy_beside(CopyStream::in, device, pinned, 64, 3));
+    see(runtime->wait_on_device(CopyStream::in, 3));
+    see(runtime->wait_beside(CopyStream::in, 3));
+    see(runtime->copy_beside(CopyStream::out, back, device, 64, 7));
+    const Result<bool> has_happened = runtime->has_happened(CopyStream::out, 7);
+    if (!has_happened) see(tl::make_unexpected(has_happened.error()));
+    see(runtime->wait_beside(CopyStream::out));
+    runtime->wait();
+  };
+  std::vector<std::string> errors;
+  all(errors);
+  EXPECT_THAT(errors, testing::IsEmpty());
+  EXPECT_EQ(std::memcmp(back, pinned, 64), 0);
+  int nth = 0;
+  for (const char* name :
+       {"cuEventRecord", "cuStreamWaitEvent", "cuMemcpyHtoDAsync_v2", "cuEventRecord", "cuStreamWaitEvent",
+        "cuEventSynchronize", "cuMemcpyDtoHAsync_v2", "cuEventRecord", "cuEventQuery", "cuStreamSynchronize"}) {
+    errors.clear();
+    fail(++nth, 999);
+    all(errors);
+    fail(0, 0);
+    EXPECT_THAT(errors, testing::ElementsAre(name)) << nth;
+    EXPECT_TRUE(runtime->take_error()) << nth;
+  }
+  for (std::byte* data : {device, pinned, back}) runtime->release(data);
+  EXPECT_EQ(alive(), kOpen);
 }
 
 // While a launch waits to be done, and while another stream is recorded. The source is the caller's again.

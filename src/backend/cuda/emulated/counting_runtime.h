@@ -16,10 +16,10 @@ struct RuntimeCalls {
   bool refuses_to_record = false;
   int n_alive = 0;  // allocations and graphs
   int n_allocations = 0, n_uploads = 0, n_downloads = 0, n_copies = 0, n_launches = 0, n_recorded = 0, n_forgotten = 0,
-      n_replays = 0, n_waits = 0;
+      n_replays = 0, n_waits = 0, n_beside = 0;
 };
 
-class CountingRuntime final : public Runtime {
+class CountingRuntime : public Runtime {
  public:
   explicit CountingRuntime(RuntimeCalls& calls) : n_(calls) {}
   std::string describe() const override { return runtime_->describe(); }
@@ -82,6 +82,15 @@ class CountingRuntime final : public Runtime {
     ++n_.n_waits;
     runtime_->wait_for(mark);
   }
+  Status copy_beside(CopyStream stream, std::byte* to, const std::byte* from, int64_t bytes, int mark) override {
+    ++n_.n_beside;
+    return runtime_->copy_beside(stream, to, from, bytes, mark);
+  }
+  Status put_behind(CopyStream stream) override { return runtime_->put_behind(stream); }
+  Status wait_on_device(CopyStream stream, int mark) override { return runtime_->wait_on_device(stream, mark); }
+  Result<bool> has_happened(CopyStream stream, int mark) override { return runtime_->has_happened(stream, mark); }
+  Status wait_beside(CopyStream stream, int mark) override { return runtime_->wait_beside(stream, mark); }
+  Status wait_beside(CopyStream stream) override { return runtime_->wait_beside(stream); }
   bool is_well() const override { return !has_failed_; }
   Status take_error() override {
     if (!std::exchange(has_failed_, false)) return {};

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/emulated/fake_errors.h"
@@ -26,6 +27,7 @@ struct Function {
 
 struct Region {
   int64_t bytes;
+  Place place;
   bool is_cleared = false;
   std::thread::id owner = std::this_thread::get_id();  // who allocated it
 };
@@ -36,13 +38,13 @@ struct Upload {
   size_t bytes;
 };
 
-inline constexpr int kMostStreams = 2;  // the first, and one that copies beside it
+inline constexpr int kMostStreams = 4;  // the first, one that loads beside it, two that copy beside it
 
 struct State {
   std::mutex lock;
   FakeDriver options;
   std::string fault, trace;
-  std::shared_ptr<Runtime> runtime;
+  std::shared_ptr<EmulatedRuntime> runtime;
   bool is_ready = false;
   int n_calls = 0, dead = 0;  // dead: what every call returns after a kernel went wrong
   int n_contexts = 0, n_modules = 0, n_streams = 0, n_events = 0;
@@ -60,7 +62,7 @@ inline State& state() {
   return one;
 }
 inline thread_local void* t_context = nullptr;
-inline char g_context, g_module, g_streams[kMostStreams], g_events[kMarks];  // what handles point to
+inline char g_context, g_module, g_streams[kMostStreams], g_events[EmulatedRuntime::kEvents];  // what handles point to
 
 enum class Needs : uint8_t { nothing, driver, context };
 
@@ -107,12 +109,25 @@ class Call {
   bool has_stream(const void* stream, int number) const {
     return stream == &g_streams[number] && s_.n_streams > number;
   }
+  // The runtime's number of a stream that events are set on and waited for; −1: it is none of them.
+  int number_of(const void* stream) const {
+    for (const auto& [driver, runtime] : {std::pair{0, 0}, {2, 1}, {3, 2}}) {
+      if (has_stream(stream, driver)) return runtime;
+    }
+    return -1;
+  }
+  // Of the streams that copy beside the first, towards the device or from it.
+  bool copies_beside(const void* stream) const { return number_of(stream) > 0; }
+  bool is_pinned(const void* at, int64_t bytes) {
+    const Region* found = region(reinterpret_cast<uint64_t>(at), bytes);
+    return found != nullptr && found->place == Place::pinned;
+  }
   int allocate(uint64_t* out, size_t bytes, Place place) {
     if (bytes == 0) return kInvalidValue;
     const Result<std::byte*> got = s_.runtime->allocate(static_cast<int64_t>(bytes), place);
     if (!got) return kOutOfMemory;
     *out = reinterpret_cast<uint64_t>(*got);
-    s_.regions[*out] = {.bytes = static_cast<int64_t>(bytes)};
+    s_.regions[*out] = {.bytes = static_cast<int64_t>(bytes), .place = place};
     return 0;
   }
 

@@ -32,6 +32,8 @@ bool is_event(const void* handle) {
   return std::ranges::any_of(g_events, [&](const char& event) { return &event == handle; });
 }
 
+int number_of_event(const void* handle) { return static_cast<int>(static_cast<const char*>(handle) - g_events); }
+
 using Dim = std::array<unsigned, 3>;
 
 int check_launch(const Function& function, const Dim& grid, const Dim& block, unsigned shared_bytes) {
@@ -94,7 +96,8 @@ int cuInit(unsigned flags) {
   if (call->options.n_devices == 0) return kNoDevice;
   if (call->is_ready) return 0;
   call->is_ready = true;
-  call->runtime = make_fake_runtime({.bytes = call->options.bytes, .fault = &call->fault});
+  call->runtime =
+      make_emulated_runtime({.seed = call->options.seed, .bytes = call->options.bytes, .fault = &call->fault});
   return 0;
 }
 
@@ -247,7 +250,7 @@ int cuMemFree_v2(uint64_t at) {
   Call call("cuMemFree_v2", Needs::context);
   if (call.is_refused()) return call.code();
   if (call->regions.erase(at) == 0) return kInvalidValue;
-  call->runtime->wait();
+  for (int stream = 0; stream <= kCopyStreams; ++stream) call->runtime->wait_for_stream(stream);
   call->runtime->release(reinterpret_cast<std::byte*>(at));
   return 0;
 }
@@ -268,15 +271,17 @@ int cuMemsetD8Async(uint64_t at, unsigned char value, size_t bytes, void* stream
   return 0;
 }
 
-// On the second stream of whole allocations alone, which are so cleared.
+// On the second stream of whole allocations alone, which are so cleared; on those beside from pinned memory alone: a
+// driver would wait for other copies.
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   Call call("cuMemcpyHtoDAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  const bool is_beside = call.has_stream(stream, 1);
-  if (!is_beside && !call.has_stream(stream, 0)) return kInvalidHandle;
-  if (call->is_capturing && !is_beside) return kCaptureUnsupported;
+  const bool is_beside = call.has_stream(stream, 1), copies_beside = call.copies_beside(stream);
+  if (!is_beside && !copies_beside && !call.has_stream(stream, 0)) return kInvalidHandle;
+  if (call->is_capturing && !is_beside && !copies_beside) return kCaptureUnsupported;
   Region* region = call.region(to, static_cast<int64_t>(bytes));
   if (region == nullptr || from == nullptr) return kInvalidValue;
+  if (copies_beside && !call.is_pinned(from, static_cast<int64_t>(bytes))) return kInvalidValue;
   if (is_beside) {
     if (region->bytes != static_cast<int64_t>(bytes)) return kInvalidValue;
     region->is_cleared = true;
@@ -284,18 +289,20 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
     return 0;
   }
   if (!region->is_cleared) return kIllegalAddress;
-  call->runtime->upload(reinterpret_cast<std::byte*>(to), from, static_cast<int64_t>(bytes));
+  call->runtime->copy_on(call.number_of(stream), reinterpret_cast<std::byte*>(to), from, static_cast<int64_t>(bytes));
   return 0;
 }
 
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   Call call("cuMemcpyDtoHAsync_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (!call.has_stream(stream, 0)) return kInvalidHandle;
-  if (call->is_capturing) return kCaptureUnsupported;
+  const int number = call.number_of(stream);
+  if (number < 0) return kInvalidHandle;
+  if (call->is_capturing && number == 0) return kCaptureUnsupported;
   if (call.region(from, static_cast<int64_t>(bytes)) == nullptr || to == nullptr) return kInvalidValue;
-  call->runtime->download(static_cast<std::byte*>(to), reinterpret_cast<const void*>(from),
-                          static_cast<int64_t>(bytes));
+  if (number > 0 && !call.is_pinned(to, static_cast<int64_t>(bytes))) return kInvalidValue;
+  call->runtime->copy_on(number, static_cast<std::byte*>(to), reinterpret_cast<const void*>(from),
+                         static_cast<int64_t>(bytes));
   return 0;
 }
 
@@ -323,7 +330,8 @@ int cuStreamCreate(void** stream, unsigned flags) {
 int cuStreamDestroy_v2(void* stream) {
   Call call("cuStreamDestroy_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  if (!call.has_stream(stream, 0) && !call.has_stream(stream, 1)) return kInvalidHandle;
+  if (!call.has_stream(stream, call->n_streams - 1)) return kInvalidHandle;  // the last one made
+  call->runtime->wait_for_stream(std::max(call.number_of(stream), 0));
   --call->n_streams;
   return 0;
 }
@@ -331,6 +339,10 @@ int cuStreamDestroy_v2(void* stream) {
 int cuStreamSynchronize(void* stream) {
   Call call("cuStreamSynchronize", Needs::context);
   if (call.is_refused()) return call.code();
+  if (call.copies_beside(stream)) {
+    call->runtime->wait_for_stream(call.number_of(stream));
+    return call.fault();
+  }
   const bool is_beside = call.has_stream(stream, 1);
   if (!is_beside && !call.has_stream(stream, 0)) return kInvalidHandle;
   if (call->is_capturing && !is_beside) return kCaptureUnsupported;
@@ -347,7 +359,7 @@ int cuStreamSynchronize(void* stream) {
 int cuEventCreate(void** event, unsigned flags) {
   Call call("cuEventCreate", Needs::context);
   if (call.is_refused()) return call.code();
-  if (flags != 2 || call->n_events == kMarks) return kInvalidValue;
+  if (flags != 2 || call->n_events == EmulatedRuntime::kEvents) return kInvalidValue;
   *event = &g_events[call->n_events++];
   return 0;
 }
@@ -363,17 +375,38 @@ int cuEventDestroy_v2(void* event) {
 int cuEventRecord(void* event, void* stream) {
   Call call("cuEventRecord", Needs::context);
   if (call.is_refused()) return call.code();
-  if (!call.has_stream(stream, 0) || !is_event(event)) return kInvalidHandle;
-  if (call->is_capturing) return kCaptureUnsupported;
-  call->runtime->set_mark(static_cast<int>(static_cast<char*>(event) - g_events));
+  const int number = call.number_of(stream);
+  if (number < 0 || !is_event(event)) return kInvalidHandle;
+  if (call->is_capturing && number == 0) return kCaptureUnsupported;
+  call->runtime->set_event(number_of_event(event), number);
   return 0;
+}
+
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  Call call("cuStreamWaitEvent", Needs::context);
+  if (call.is_refused()) return call.code();
+  const int number = call.number_of(stream);
+  if (number < 0 || !is_event(event)) return kInvalidHandle;
+  if (flags != 0) return kInvalidValue;
+  if (call->is_capturing && number == 0) return kCaptureUnsupported;
+  call->runtime->put_behind_event(number, number_of_event(event));
+  return 0;
+}
+
+int cuEventQuery(void* event) {
+  Call call("cuEventQuery", Needs::context);
+  if (call.is_refused()) return call.code();
+  if (!is_event(event)) return kInvalidHandle;
+  const bool has_happened = call->runtime->event_has_happened(number_of_event(event));
+  if (const int fault = call.fault()) return fault;
+  return has_happened ? 0 : int{kNotReady};
 }
 
 int cuEventSynchronize(void* event) {
   Call call("cuEventSynchronize", Needs::context);
   if (call.is_refused()) return call.code();
   if (!is_event(event)) return kInvalidHandle;
-  call->runtime->wait_for(static_cast<int>(static_cast<char*>(event) - g_events));
+  call->runtime->wait_for_event(number_of_event(event));
   return call.fault();
 }
 

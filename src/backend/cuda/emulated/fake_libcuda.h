@@ -11,6 +11,7 @@ namespace quire::cuda {
 inline constexpr char kFakeImage[] = "kernels of the emulator";  // the module that it takes, besides nvcc's
 
 struct FakeDriver {
+  uint64_t seed = 0;                  // of the order in which threads, blocks and streams go on
   int64_t bytes = int64_t{64} << 30;  // of memory
   int shared_bytes = 227 << 10;       // that a block may have
   int n_devices = 1, major = 9, minor = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/emulated/kernel_bodies.h"
+#include "backend/cuda/emulated/streams.h"
 #include "base/check.h"
 
 namespace quire::cuda {
@@ -17,9 +18,19 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
-class FakeRuntime final : public Runtime {
+// Events of marks, and the one that put_behind() sets.
+int event_of(CopyStream stream, int mark) {
+  QR_CHECK(mark >= 0 && mark < kCopyMarks);
+  return kMarks + static_cast<int>(stream) * kCopyMarks + mark;
+}
+constexpr int kBehind = EmulatedRuntime::kEvents - 1;
+
+int number_of(CopyStream stream) { return 1 + static_cast<int>(stream); }
+
+class FakeRuntime final : public EmulatedRuntime {
  public:
-  explicit FakeRuntime(const FakeOptions& options) : options_(options), machine_(options.seed, options.mutation) {}
+  explicit FakeRuntime(const FakeOptions& options)
+      : options_(options), machine_(options.seed, options.mutation), streams_(options.seed) {}
   ~FakeRuntime() override {
     for (const auto& [data, region] : regions_) munmap(data, static_cast<size_t>(region.bytes));
   }
@@ -56,7 +67,11 @@ class FakeRuntime final : public Runtime {
     const std::lock_guard held(mu_);
     const auto region = regions_.find(data);
     QR_CHECK(region != regions_.end());
-    QR_CHECK(queue_.empty() || region->second.is_loaded, "memory is released while work is under way");
+    QR_CHECK(streams_.is_idle(0) || region->second.is_loaded, "memory is released while work is under way");
+    streams_.for_each([&](const Work& work) {
+      const bool is_of_it = find(work.to) == region || find(static_cast<const std::byte*>(work.from)) == region;
+      QR_CHECK(work.kind != Work::Kind::copy || !is_of_it, "memory is released while a copy of it is under way");
+    });
     used_ -= region->second.bytes;
     munmap(data, static_cast<size_t>(region->second.bytes));
     memory_.remove(data);
@@ -74,17 +89,9 @@ class FakeRuntime final : public Runtime {
     return out;
   }
 
-  void upload(std::byte* to, const void* from, int64_t bytes) override {
-    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
-  }
-
-  void download(std::byte* to, const void* from, int64_t bytes) override {
-    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
-  }
-
-  void copy(std::byte* to, const std::byte* from, int64_t bytes) override {
-    enqueue({.to = to, .from = from, .bytes = bytes, .launch = {}});
-  }
+  void upload(std::byte* to, const void* from, int64_t bytes) override { copy_on(0, to, from, bytes); }
+  void download(std::byte* to, const void* from, int64_t bytes) override { copy_on(0, to, from, bytes); }
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override { copy_on(0, to, from, bytes); }
 
   int64_t free_bytes() override {
     const std::lock_guard held(mu_);
@@ -95,7 +102,7 @@ class FakeRuntime final : public Runtime {
     const Blocks& b = launch.blocks;
     QR_CHECK(b.x > 0 && b.x < (int64_t{1} << 31) && b.y > 0 && b.y < 65536 && b.z > 0 && b.z < 65536);
     QR_CHECK(launch.shared_bytes <= options_.shared_bytes);
-    enqueue({.to = nullptr, .from = nullptr, .bytes = 0, .launch = launch});
+    enqueue(0, {.kind = Work::Kind::launch, .launch = launch});
   }
 
   Result<Graph> record(std::span<const Launch> launches) override {
@@ -112,48 +119,89 @@ class FakeRuntime final : public Runtime {
   }
 
   void forget(Graph graph) override {
-    QR_CHECK(queue_.empty(), "a graph is forgotten while work is under way");
+    QR_CHECK(streams_.is_idle(0), "a graph is forgotten while work is under way");
     QR_CHECK(graphs_.erase(graph) == 1);
   }
 
-  void wait() override {
+  void wait() override { wait_for_stream(0); }
+  void set_mark(int mark) override { set_event(mark, 0); }
+  void wait_for(int mark) override { wait_for_event(mark); }
+
+  Status copy_beside(CopyStream stream, std::byte* to, const std::byte* from, int64_t bytes, int mark) override {
     const std::lock_guard held(mu_);
-    run_first(queue_.size());
+    const bool is_in = stream == CopyStream::in;
+    QR_CHECK(is_pinned(find(is_in ? from : to)), "a copy beside is not of pinned memory");
+    copy_on(number_of(stream), to, from, bytes);
+    set_event(event_of(stream, mark), number_of(stream));
+    return {};
+  }
+  Status put_behind(CopyStream stream) override {
+    set_event(kBehind, 0);
+    if (!options_.forgets_put_behind) put_behind_event(number_of(stream), kBehind);
+    return {};
+  }
+  Status wait_on_device(CopyStream stream, int mark) override {
+    if (!options_.forgets_wait_on_device) put_behind_event(0, event_of(stream, mark));
+    return {};
+  }
+  Result<bool> has_happened(CopyStream stream, int mark) override { return event_has_happened(event_of(stream, mark)); }
+  Status wait_beside(CopyStream stream, int mark) override {
+    wait_for_event(event_of(stream, mark));
+    return {};
+  }
+  Status wait_beside(CopyStream stream) override {
+    wait_for_stream(number_of(stream));
+    return {};
   }
 
-  void set_mark(int mark) override { marks_.at(static_cast<size_t>(mark)) = n_done_ + queue_.size(); }
-
-  void wait_for(int mark) override {
+  void copy_on(int stream, std::byte* to, const void* from, int64_t bytes) override {
+    enqueue(stream, {.kind = Work::Kind::copy, .to = to, .from = from, .bytes = bytes, .launch = {}});
+  }
+  void set_event(int event, int stream) override {
     const std::lock_guard held(mu_);
-    const size_t end = marks_.at(static_cast<size_t>(mark));
-    if (end > n_done_) run_first(end - n_done_);
+    events_.at(static_cast<size_t>(event)) = streams_.end(stream);
+  }
+  void put_behind_event(int stream, int event) override {
+    const std::lock_guard held(mu_);
+    const Streams::Point point = events_.at(static_cast<size_t>(event));
+    if (!streams_.has_happened(point)) streams_.put_behind(stream, point);
+  }
+  bool event_has_happened(int event) override {
+    const std::lock_guard held(mu_);
+    const Streams::Point point = events_.at(static_cast<size_t>(event));
+    if (!streams_.has_happened(point) && streams_.one_in(2)) run(point);
+    return streams_.has_happened(point);
+  }
+  void wait_for_event(int event) override {
+    const std::lock_guard held(mu_);
+    const Streams::Point point = events_.at(static_cast<size_t>(event));
+    if (!streams_.has_happened(point)) run(point);
+  }
+  void wait_for_stream(int stream) override {
+    const std::lock_guard held(mu_);
+    if (!streams_.is_idle(stream)) run(streams_.end(stream));
   }
 
   bool is_well() const override { return true; }
   Status take_error() override { return {}; }
 
  private:
-  struct Work {
-    std::byte* to;
-    const void* from;
-    int64_t bytes;
-    Launch launch;
-  };
   struct Region {
     int64_t bytes;
     Place place;
     bool is_loaded = false;
   };
+  using Regions = std::map<std::byte*, Region>;
 
   static void protect(std::byte* data, int64_t bytes, int protection) {
     QR_CHECK(mprotect(data, static_cast<size_t>(bytes), protection) == 0);
   }
 
-  void enqueue(const Work& work) {
+  void enqueue(int stream, const Work& work) {
     const std::lock_guard held(mu_);
-    queue_.push_back(work);
+    streams_.add(stream, work);
     shut(work);
-    if (std::exchange(is_shut_, true)) return;
+    if (stream != 0 || std::exchange(is_shut_, true)) return;
     for (const auto& [data, region] : regions_) {
       if (region.place == Place::shared) protect(data, region.bytes, PROT_NONE);
     }
@@ -161,36 +209,33 @@ class FakeRuntime final : public Runtime {
 
   // Pinned memory that work copies from is to be read alone, and what it copies to is not to be touched.
   void shut(const Work& work) {
-    if (work.to == nullptr) return;
-    if (const auto at = pinned(static_cast<const std::byte*>(work.from)); at != regions_.end())
+    if (work.kind != Work::Kind::copy) return;
+    if (const auto at = find(static_cast<const std::byte*>(work.from)); is_pinned(at))
       protect(at->first, at->second.bytes, PROT_READ);
-    if (const auto at = pinned(work.to); at != regions_.end()) protect(at->first, at->second.bytes, PROT_NONE);
+    if (const auto at = find(work.to); is_pinned(at)) protect(at->first, at->second.bytes, PROT_NONE);
   }
 
-  std::map<std::byte*, Region>::iterator pinned(const std::byte* data) {
+  Regions::iterator find(const std::byte* data) {
     auto at = regions_.upper_bound(const_cast<std::byte*>(data));
     if (at == regions_.begin()) return regions_.end();
     --at;
-    const bool is_in = at->second.place == Place::pinned && data < at->first + at->second.bytes;
-    return is_in ? at : regions_.end();
+    return data < at->first + at->second.bytes ? at : regions_.end();
   }
+  bool is_pinned(Regions::iterator at) const { return at != regions_.end() && at->second.place == Place::pinned; }
 
-  void run_first(size_t n) {
-    if (n == 0) return;
+  void run(Streams::Point point) {
     for (const auto& [data, region] : regions_) protect(data, region.bytes, PROT_READ | PROT_WRITE);
-    for (size_t i = 0; i < n; ++i) run(queue_[i]);
-    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(n));
-    n_done_ += n;
-    is_shut_ = !queue_.empty();
+    for (const Work& work : streams_.take(point)) run(work);
+    is_shut_ = !streams_.is_idle(0);
     for (const auto& [data, region] : regions_) {
       const bool is_out = region.place == Place::device || (region.place == Place::shared && is_shut_);
       if (is_out) protect(data, region.bytes, PROT_NONE);
     }
-    for (const Work& work : queue_) shut(work);
+    streams_.for_each([&](const Work& work) { shut(work); });
   }
 
   void run(const Work& work) {
-    if (work.to != nullptr) {
+    if (work.kind == Work::Kind::copy) {
       std::memcpy(work.to, work.from, static_cast<size_t>(work.bytes));
       return;
     }
@@ -209,19 +254,20 @@ class FakeRuntime final : public Runtime {
   FakeOptions options_;
   emulated::Machine machine_;
   emulated::DeviceMemory memory_;
-  std::map<std::byte*, Region> regions_;
+  Regions regions_;
   std::map<Graph, std::unique_ptr<std::vector<Launch>>> graphs_;
-  std::vector<Work> queue_;
-  size_t n_done_ = 0;                   // that were in it before
-  std::array<size_t, kMarks> marks_{};  // how much was asked for before each
+  Streams streams_;
+  std::array<Streams::Point, kEvents> events_{};
   int64_t used_ = 0;
   bool is_shut_ = false;  // memory that the host reaches, to it
 };
 
 }  // namespace
 
-std::shared_ptr<Runtime> make_fake_runtime(const FakeOptions& options) {
+std::shared_ptr<EmulatedRuntime> make_emulated_runtime(const FakeOptions& options) {
   return std::make_shared<FakeRuntime>(options);
 }
+
+std::shared_ptr<Runtime> make_fake_runtime(const FakeOptions& options) { return make_emulated_runtime(options); }
 
 }  // namespace quire::cuda
