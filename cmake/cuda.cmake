@@ -5,7 +5,7 @@
 #   neither           a backend that says it is not there
 
 # What a program's kernels are compiled for. tools/check_cuda holds each instance to limits for the same architectures.
-set(QR_CUDA_ARCHITECTURES 80 90a 100)
+set(QR_CUDA_ARCHITECTURES 80 90a 100 120)
 set(QR_CUDA_DIR ${CMAKE_SOURCE_DIR}/src/backend/cuda)
 
 # Of the room's sources those that every program of this build has.

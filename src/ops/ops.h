@@ -25,9 +25,8 @@ namespace quire {
 class Ops {
  public:
   virtual ~Ops() = default;
-  virtual std::string describe() const = 0;  // one line for people: "cpu avx512, 2 threads"
-  // Which definition its bits follow: backends that say the same have the same bits. Part of a model's fingerprint.
-  virtual uint64_t numerics() const { return kNumericsVersion; }
+  virtual std::string describe() const = 0;                       // one line for people: "cpu avx512, 2 threads"
+  virtual uint64_t numerics() const { return kNumericsVersion; }  // backends that say the same have the same bits
 
   // Memory that this backend computes on and that the host reaches.
   virtual Result<Buffer> allocate(int64_t bytes) = 0;
@@ -41,8 +40,8 @@ class Ops {
   // An op may be asked for and not done before, its operands read that late; only sample() finishes by itself.
   virtual void finish() {}
   virtual class AheadOps* ahead() { return nullptr; }  // ops/ahead_ops.h; null: ops are over when they return
-  // finish(), and what went wrong since it was asked the last time: the first failure of a call to a device that goes
-  // on. Nothing that was asked for behind that call was done, and what ops wrote counts for nothing.
+  // finish(), and the first failure since it was asked the last time of a call to a device that goes on: nothing that
+  // was asked for behind that call was done, and what ops wrote counts for nothing.
   virtual Status take_error() { return {}; }
   // Repack or upload. The backend owns the result and keeps it until it is destroyed. `bias` may be null.
   virtual Result<Linear> load_linear(const HostWeight& weight, const HostWeight* bias, Shard shard) = 0;
@@ -78,16 +77,14 @@ class Ops {
   virtual void rope_table(Tensor out, Tensor pos, Tensor freq, double magnitude) = 0;
   // Rotates the first 2·n_freq components of every head in place.  x [n, n_heads·head_dim].
   virtual void rope(Tensor x, Tensor table, int head_dim, RopePairs pairs) = 0;
-  // Writes row i's k [n, n_kv_heads·k_dim] and v to slot[i] (block · block_tokens + token; i32 [n]). v is empty where
-  // values are components of keys.
+  // Row i's k [n, n_kv_heads·k_dim] and v to slots[i] (block · block_tokens + token; i32 [n]). Empty v: it is in k.
   virtual void kv_write(Tensor k, Tensor v, Tensor slots, const KvView& kv, const AttnParams& params) = 0;
   // Packs the strip (quant/kv_codec.h) of each slots[i] that is the last of its strip, from the one of tails[i], a slot
   // of params.tail_group; all its tokens are there. i32 [n] each. By itself on the host, of blocks that it can read.
   virtual void pack_strips(Tensor slots, Tensor tails, const KvView& kv, const AttnParams& params);
   // out [n, n_heads·v_dim]. A row sees its keys only after kv_write of this step put them there.
   virtual void attend(Tensor out, Tensor q, const KvView& kv, const AttnMeta& meta, const AttnParams& params) = 0;
-  // y [n, d] = b + Σ_j w[j] · x[row − n_taps + 1 + j], of each sequence's rows; those before its first are its state.
-  // y may be x.
+  // y [n, d] = b + Σ_j w[j] · x[row − n_taps + 1 + j] of a sequence's rows, before them its state's. y may be x.
   virtual void short_conv(Tensor y, Tensor x, const ShortConv& conv, const StateRows& rows) = 0;
   // Of each head, row after row, with step = log(1 + exp(dt + dt_bias)):
   //   state [state_dim, head_dim] = exp(step · a) · state + b ⊗ (step · x);  y [head_dim] = c · state + d · x

@@ -327,7 +327,8 @@ TEST(CudaCalls, BytesOfBlocksGoByTheDevice) {
       std::ranges::fill(back, std::byte{0});
       const auto is_done = [&](int64_t copy) { return view.state(copy, true) == CopyState::done; };
       view.begin_writes();
-      const bool all = is_done(blocks.write(2, bytes.data())) && blocks.copy(0, 2) && is_done(blocks.read(back.data(), 0));
+      const bool all =
+          is_done(blocks.write(2, bytes.data())) && blocks.copy(0, 2) && is_done(blocks.read(back.data(), 0));
       driver.fail(0, 0);
       EXPECT_TRUE(!all || back == bytes);
       return all;

@@ -87,6 +87,7 @@ enum : int {
   kAskManagedMemory = 83,
   kAskSharedBytes = 97,  // of a block that asks for them
   kSetSharedBytes = 8,   // what cuFuncSetAttribute sets
+  kSetSharedShare = 9,   // in percent, of the memory that caches and shared memory divide
   kMayBeginEarly = 6,    // of a launch: while the kernel ahead runs; it waits for that one's end itself
 };
 inline constexpr unsigned kAttachGlobal = 1;  // managed memory: every stream may use it

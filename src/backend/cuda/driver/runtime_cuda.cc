@@ -16,8 +16,8 @@
 namespace quire::cuda {
 namespace {
 
-constexpr std::string_view kArchitectures = "for compute capability 8.x, 9.0 and 10.x";  // cmake/cuda.cmake
-constexpr int kLeastMajor = 8;                                                           // compute capability
+constexpr std::string_view kArchitectures = "for compute capability 8.x, 9.0, 10.x and 12.x";  // cmake/cuda.cmake
+constexpr int kLeastMajor = 8, kCompiledBy = 13'000;  // compute capability; CUDA's version
 constexpr int kPlainShared = 48 << 10;  // bytes of shared memory that a kernel has without being asked for more
 
 struct Known {
@@ -301,11 +301,11 @@ class DriverRuntime final : public Runtime {
   }
 
   Status find_device() {
-    int version = 0, n = 0, minor = 0, is_managed = 0;
+    int n = 0, minor = 0, is_managed = 0;
     int& major = size_.major;
     std::array<char, 128> name{};
     QR_TRY_VOID(driver_.run(calls_.init, 0U));
-    QR_TRY_VOID(driver_.run(calls_.version, &version));
+    QR_TRY_VOID(driver_.run(calls_.version, &version_));
     QR_TRY_VOID(driver_.run(calls_.count, &n));
     if (n < 1) return fail(Code::unsupported, "cuDeviceGetCount: the driver shows no device");
     QR_TRY_VOID(driver_.run(calls_.device, &device_, 0));
@@ -317,7 +317,7 @@ class DriverRuntime final : public Runtime {
     QR_TRY_VOID(driver_.run(calls_.attribute, &size_.shared_bytes, int{kAskSharedBytes}, device_));
     const std::string capability = std::to_string(major) + "." + std::to_string(minor);
     description_ = std::string(name.data()) + ", compute capability " + capability + ", driver for CUDA " +
-                   std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+                   std::to_string(version_ / 1000) + "." + std::to_string(version_ % 1000 / 10);
     if (major < kLeastMajor) {
       return fail(Code::unsupported, "the kernels need compute capability " + std::to_string(kLeastMajor) +
                                          ".0 or more, the device has " + capability);
@@ -332,11 +332,14 @@ class DriverRuntime final : public Runtime {
     if (!loaded) {
       return fail(loaded.error().code == Code::exhausted ? Code::exhausted : Code::unsupported,
                   loaded.error().message + " on " + description_ + "; this program's kernels are " +
-                      std::string(kArchitectures));
+                      std::string(kArchitectures) +
+                      (version_ < kCompiledBy ? ", compiled by CUDA 13.0, which wants driver 580 or later" : ""));
     }
     for (const Known& kernel : kKnown) {
       Handle& function = functions_[kernel.name];
       QR_TRY_VOID(driver_.run(calls_.find, &function, module_, kernel.name));
+      // All alike: a kernel that wants another share cannot begin before the one ahead has left the multiprocessor.
+      QR_TRY_VOID(driver_.run(calls_.set_function, function, int{kSetSharedShare}, 100));
       if (kernel.shared_bytes <= kPlainShared || kernel.shared_bytes > size_.shared_bytes) continue;
       QR_TRY_VOID(driver_.run(calls_.set_function, function, int{kSetSharedBytes}, kernel.shared_bytes));
     }
@@ -358,7 +361,7 @@ class DriverRuntime final : public Runtime {
   Driver driver_;
   const DriverCalls& calls_;
   const uint64_t number_ = next_number();  // of this runtime in the process
-  int device_ = 0;
+  int device_ = 0, version_ = 0;
   DeviceSize size_;
   Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
   Handle loading_ = nullptr;  // the stream of load()

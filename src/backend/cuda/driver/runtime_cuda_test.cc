@@ -72,7 +72,7 @@ TEST_F(DriverRuntime, WhatADeviceMustHave) {
   EXPECT_EQ(refusal({}, "something that is no code"),
             "the cuda backend: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute "
             "capability 9.0, "
-            "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0 and 10.x");
+            "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0, 10.x and 12.x");
 }
 
 TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {

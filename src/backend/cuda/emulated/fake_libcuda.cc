@@ -206,6 +206,7 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
 int cuFuncSetAttribute(void* function, int what, int value) {
   Call call("cuFuncSetAttribute", Needs::context);
   if (call.is_refused()) return call.code();
+  if (what == 9) return value >= 0 && value <= 100 ? 0 : kInvalidValue;
   if (what != 8 || value < 0 || value > call->options.shared_bytes) return kInvalidValue;
   static_cast<Function*>(function)->shared_bytes = value;
   return 0;
