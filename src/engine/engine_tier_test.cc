@@ -17,6 +17,7 @@ struct TierKnobs {
   int n_blocks = 0;  // 0: plenty
   int window = 0;
   int64_t disk_bytes = int64_t{8} << 20;
+  bool overlaps = false;
 };
 
 // An engine and its disk tier; the disk is the test's and outlives it.
@@ -33,6 +34,7 @@ struct TierEngine : TieredEngine {
     auto opened = DiskTier::open(std::make_unique<TestFolder>(disk), options, system);
     QR_CHECK(opened.has_value());
     tier = std::move(*opened);
+    wanted.overlap = knobs.overlaps;
     open(tier);
   }
   void finish() {
@@ -205,6 +207,38 @@ TEST(EngineTier, ThoseWhoWantTheSameLoadItOnceAndOthersGoOn) {
   EXPECT_EQ(t.engine->stats().n_loads, 1);
   EXPECT_EQ(first->usage.n_disk + second->usage.n_disk, 192);
   EXPECT_EQ(first->usage.n_cached, 192);
+}
+
+// Who loads has no row in steps that overlap, and comes in behind them.
+TEST(EngineTier, StepsOverlapWhileSomebodyLoads) {
+  TestDisk disk;
+  const auto request = [] { return request_of(1, 200, 3); };
+  {
+    TierEngine t(disk);
+    run_right(t, request);
+    t.finish();
+  }
+  std::atomic<bool> hold{true};
+  TierEngine t(disk, {.overlaps = true});
+  disk.fails = [&](Op op, const std::string&) {
+    while (op == Op::read && hold) std::this_thread::yield();
+    return false;
+  };
+  const auto loads = t.submit(request());
+  const auto other = t.submit(request_of(9, 40, 120));
+  for (int i = 0; i < 40; ++i) t.step();
+  const int64_t n_ahead = t.engine->stats().n_steps_ahead;
+  EXPECT_GT(n_ahead, 30);
+  hold = false;
+  for (int i = 0; !loads->done() && i < 60'000; ++i) {
+    t.step();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  EXPECT_FALSE(other->done()) << "it waits for nobody's end";
+  t.run(*other);
+  EXPECT_EQ(loads->answer, alone(request(), kCtx));
+  EXPECT_EQ(loads->usage.n_disk, 192);
+  EXPECT_EQ(other->answer, alone(request_of(9, 40, 120), kCtx));
 }
 
 TEST(EngineTier, ALoadThatStallsIsOvertakenByComputing) {

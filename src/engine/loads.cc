@@ -119,14 +119,14 @@ std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, Load& load) {
   return uses_.tiers.read(std::move(wanted), tiers.first(run.n_blocks()));
 }
 
-void Loads::poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns) {
-  const bool has_nothing_else = std::ranges::all_of(running, [](const auto& seq) { return seq->load != nullptr; });
+void Loads::poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns, bool nobody_moves) {
+  const bool waits = nobody_moves || std::ranges::all_of(running, [](const auto& seq) { return seq->load != nullptr; });
   for (const auto& seq : running) {
     if (seq->load == nullptr) continue;
     Load& load = *seq->load;
     if (load.search != nullptr && !load.search->over() && now_ns < load.give_up_ns) continue;
     const bool own = load.read != nullptr;
-    if (own) take_in(load, has_nothing_else);
+    if (own) take_in(load, waits);
     const bool over = own ? load.run.arrived_all() : !goes_on(*seq, now_ns);
     if (!over && now_ns < load.give_up_ns) continue;
     if (!over) ++uses_.accounts.counters().n_loads_overtaken;

@@ -30,7 +30,8 @@ class Loads {
   // Of a sequence that is admitted and has what match found: true where it waits for more.
   bool begin(Sequence& seq, int64_t now_ns);
   // Before a plan: takes in what has come. A sequence whose load is over, or late, has what came and waits no more.
-  void poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns);
+  // Where nobody moves a device's copies are waited for.
+  void poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns, bool nobody_moves);
   // Tells the tiers how long the blocks of `prefix` are to stay; how many do not, for a limit. May throw
   // std::bad_alloc.
   int retain(const Prefix& prefix, std::span<const RetentionRange> ranges, int64_t now_ns);

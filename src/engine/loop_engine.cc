@@ -304,7 +304,7 @@ bool LoopEngine::step() {
   drop_ahead();
   is_asked_ = std::exchange(asks_ahead_, false);
   const bool refused = refuse_late(start), explained = explain_next(start), loaded = scheduler_.loading();
-  const Plan& plan = is_asked_ ? scheduler_.take_ahead() : scheduler_.plan(start);
+  const Plan& plan = is_asked_ ? scheduler_.take_ahead(start) : scheduler_.plan(start);
   const bool worked = !plan.grants.empty();
   std::unique_ptr<Sequence> starved = scheduler_.take_starved();
   const bool moved = worked || starved != nullptr || drained || explained || refused;

@@ -150,6 +150,7 @@ int Scheduler::affordable(const Sequence& seq, int n) const {
 
 const Plan& Scheduler::plan(int64_t now_ns) {
   QR_DCHECK(!is_ahead());
+  const bool nobody_moved = plan_.grants.empty();
   plan_.clear();
   ++n_plans_;
   planned_ns_ = now_ns;
@@ -159,7 +160,7 @@ const Plan& Scheduler::plan(int64_t now_ns) {
   tenants_.begin_plan();
   sort(running_, false);
   for (size_t i = 0; i < running_.size(); ++i) running_[i]->place = static_cast<int>(i);
-  if (loads_ != nullptr) loads_->poll(running_, now_ns);
+  if (loads_ != nullptr) loads_->poll(running_, now_ns, nobody_moved);
   make_way();
   Leaders::lend_places(running_);
   choose_streams();

@@ -83,7 +83,7 @@ class Scheduler {
   const Plan* plan_ahead();
   bool is_ahead() const { return !ahead_.grants.empty(); }  // false too when all of it have left
   // It is the planned one now, behind commit().
-  const Plan& take_ahead();
+  const Plan& take_ahead(int64_t now_ns);
   // What is known before a value of the step is: how far everyone will be. Once it was asked for.
   void advance();
   // What the step's parts took so far: charged to those it is for, in proportion to rows. Before commit(), where it is

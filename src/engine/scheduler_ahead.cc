@@ -37,7 +37,8 @@ bool Scheduler::is_last(const Sequence& seq) const {
 }
 
 bool Scheduler::may_run_ahead() const {
-  const bool all_move = plan_.grants.size() == running_.size(), some_wait = !waiting_.empty();
+  const auto n_loading = std::ranges::count_if(running_, [](const auto& seq) { return seq->load != nullptr; });
+  const bool all_move = std::ssize(plan_.grants) == n_running() - n_loading, some_wait = !waiting_.empty();
   if (!all_move || (some_wait && n_running() < max_running())) return false;
   if (some_wait && tenants_.n_here() > 1) return false;  // plan() may send somebody back for another tenant's turn
   const auto may = [&](const Grant& grant) {
@@ -65,7 +66,9 @@ const Plan* Scheduler::plan_ahead() {
   return &ahead_;
 }
 
-const Plan& Scheduler::take_ahead() {
+// Whose load is over is in the plan behind this one.
+const Plan& Scheduler::take_ahead(int64_t now_ns) {
+  if (loads_ != nullptr) loads_->poll(running_, now_ns, false);
   std::swap(plan_, ahead_);
   ahead_.clear();
   planned_ns_ = committed_ns_;

@@ -66,19 +66,20 @@ bool KvCache::put_back(SeqKv& seq, const KvImage& image) {
     for (size_t g = 0; g < pools_.size(); ++g) wanted[g] += groups >> g & 1U;
   }
   if (!make_room(wanted, seq.whose)) return false;
-  view().begin_writes();
-  const std::byte* from = image.bytes.get();
-  int64_t last = Copier::kDone;
   for (const uint8_t groups : image.groups) {
     PrefixTree::Blocks& blocks = seq.table.emplace_back();
     for (size_t g = 0; g < pools_.size(); ++g) {
-      const bool has = (groups >> g & 1U) != 0;
-      blocks.push_back(has ? pools_[g]->allocate() : BlockRef());
-      if (!has) continue;
-      if (last != Copier::kFailed) {
-        const int64_t copy = group_view(g).write(blocks[g].id(), from);
-        last = copy == Copier::kFailed ? copy : std::max(last, copy);
-      }
+      blocks.push_back((groups >> g & 1U) != 0 ? pools_[g]->allocate() : BlockRef());
+    }
+  }
+  view().begin_writes();
+  const std::byte* from = image.bytes.get();
+  int64_t last = Copier::kDone;
+  for (const PrefixTree::Blocks& blocks : seq.table) {
+    for (size_t g = 0; g < pools_.size(); ++g) {
+      if (!blocks[g]) continue;
+      const int64_t copy = last == Copier::kFailed ? last : group_view(g).write(blocks[g].id(), from);
+      last = copy == Copier::kFailed ? copy : std::max(last, copy);
       from += pools_[g]->block_bytes();
     }
   }

@@ -44,7 +44,7 @@ class TestDriver {
   TestDriver() : path_(cuda::fake_libcuda_path()), library_(::dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     QR_CHECK(library_ != nullptr);
   }
-  void reset() const { find<cuda::FakeReset>("quire_fake_reset")({}); }
+  void reset(int seed = 0) const { find<cuda::FakeReset>("quire_fake_reset")({.seed = static_cast<uint64_t>(seed)}); }
   void fail(int nth, int code) const { find<cuda::FakeFail>("quire_fake_fail")(nth, code); }
   int calls() const { return find<cuda::FakeCount>("quire_fake_calls")(); }
   int alive() const { return find<cuda::FakeCount>("quire_fake_alive")(); }
@@ -118,7 +118,7 @@ WorldKind world_kind(int number) {
   TinyShape shape{
       .n_layers = 2, .n_embd = 32, .n_ff = 32, .n_heads = 2, .n_kv_heads = 1, .n_vocab = kVocab, .n_ctx = 128};
   if (number % 2 == 1) shape.window = 24, shape.window_period = 2;
-  return {shape, number % 4 < 2 ? "f16" : "q8", number % 3 == 2, number % 4 == 2};
+  return {shape, number % 4 < 2 ? "f16" : "q8", number % 3 == 2, number % 2 == 0};
 }
 
 // An engine with few blocks on some backend.
@@ -150,6 +150,7 @@ Result<World> make_world(Result<std::unique_ptr<Ops>> ops, const WorldKind& kind
     options.kv_disk = out.folder->path();
     options.kv_disk_bytes = 64 << 20;
   }
+  options.swap_bytes = kind.shape.window > 0 ? 1 << 20 : 0;
   EngineEnv env;
   env.clock = &the_clock();
   QR_TRY(out.engine, make_engine(*out.model, *out.ops, options, env));
@@ -258,13 +259,13 @@ Worlds worlds() {
 
 struct Seen {
   int n_hit = 0, n_failed = 0, n_all = 0, n_without_harm = 0, n_not_opened = 0;
-  int64_t n_ahead = 0;
+  int64_t n_ahead = 0, n_loaded = 0, n_swapped = 0;
 };
 
 // One world after the other, of which every fourth is opened while a call fails.
 void run_world(const TestDriver& driver, int number, int n_waves, Seen& seen) {
   Rng rng(static_cast<uint64_t>(number) + 1000);
-  driver.reset();
+  driver.reset(number);
   if (number % 4 == 3) driver.fail(static_cast<int>(rng.between(1, 400)), kUnknownError);
   const auto world = world_on(driver, world_kind(number));
   driver.fail(0, 0);
@@ -287,7 +288,10 @@ void run_world(const TestDriver& driver, int number, int n_waves, Seen& seen) {
     seen.n_failed += static_cast<int>(wave.n_failed());
     seen.n_all += static_cast<int>(wave.n_streams());
   }
-  seen.n_ahead += world->engine->stats().n_steps_ahead;
+  const EngineStats stats = world->engine->stats();
+  seen.n_ahead += stats.n_steps_ahead;
+  seen.n_loaded += stats.n_loaded_tokens;
+  seen.n_swapped += stats.n_swaps_in;
 }
 
 TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
@@ -305,10 +309,13 @@ TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
     EXPECT_GT(seen.n_failed, seen.n_hit / 2);
     EXPECT_GT(seen.n_without_harm, 0);
     EXPECT_GT(seen.n_ahead, all.n() / 2);
-    EXPECT_TRUE(all.n() < 100 || seen.n_not_opened > 0);
+    EXPECT_TRUE(all.n() < 100 || (seen.n_not_opened > 0 && seen.n_loaded > 0));
   }
-  std::printf("calls that failed: %d, requests that ended so: %d of %d, without harm: %d, worlds not opened: %d\n",
-              seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened);
+  std::printf(
+      "calls that failed: %d, requests that ended so: %d of %d, without harm: %d, worlds not opened: %d, tokens "
+      "loaded: %ld, swaps: %ld\n",
+      seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened, static_cast<long>(seen.n_loaded),
+      static_cast<long>(seen.n_swapped));
 }
 
 // The host does not reach them by itself. A copy of which a call fails says so, and the next one is done.
@@ -333,7 +340,7 @@ TEST(CudaCalls, BytesOfBlocksGoByTheDevice) {
       EXPECT_TRUE(!all || back == bytes);
       return all;
     };
-    EXPECT_TRUE(done(0));
+    for (int i = 0; i < cuda::kCopyMarks; ++i) EXPECT_TRUE(done(0));  // each takes its pinned memory once
     const int before = driver.calls();
     EXPECT_TRUE(done(0));
     const int n = driver.calls() - before;

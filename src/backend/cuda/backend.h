@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/attend.h"
+#include "backend/cuda/block_copies.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/integer_formats.h"
 #include "backend/cuda/kernels/quantize.cuh"
@@ -87,19 +88,23 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   CudaOps(std::shared_ptr<Runtime> runtime, const SampleKernels& sums, CudaArithmetic arithmetic)
       : runtime_(std::move(runtime)),
         loaded_(std::make_shared<LoadedMemory>(runtime_)),
+        block_copies_(runtime_),
         sums_(sums),
         arithmetic_(arithmetic),
         tables_(runtime_) {}
   Result<std::byte*> own_memory(int64_t bytes, Place place);  // until the end
   bool copy(std::byte* to, const std::byte* from, int64_t bytes) override;
-  int64_t read(std::byte* to, const std::byte* from, int64_t bytes) override;
-  int64_t write(std::byte* to, const std::byte* from, int64_t bytes) override;
-  CopyState state(int64_t, bool) override { return CopyState::done; }  // all are when they return
-  void begin_writes() override {}
-  void reuse(const std::byte*, int64_t) override {}
+  int64_t read(std::byte* to, const std::byte* from, int64_t bytes) override {
+    return block_copies_.read(to, from, bytes);
+  }
+  int64_t write(std::byte* to, const std::byte* from, int64_t bytes) override {
+    return block_copies_.write(to, from, bytes);
+  }
+  CopyState state(int64_t copy, bool waits) override { return block_copies_.state(copy, waits); }
+  void begin_writes() override;
+  void reuse(const std::byte* data, int64_t bytes) override;
   std::byte* pinned(int64_t bytes);
   Status load(std::byte* to, const void* from, int64_t bytes);
-  bool is_done(std::string_view what, const Status& status) const;
   void wait();
   // Any wait of the host: it counts how long it took.
   void wait_by(const auto& how) {
@@ -170,6 +175,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
 
   std::shared_ptr<Runtime> runtime_;
   const std::shared_ptr<LoadedMemory> loaded_;  // adapters'
+  BlockCopies block_copies_;
   const SampleKernels sums_;
   const CudaArithmetic arithmetic_;
   bool has_wgmma_ = false;  // and its sums are those of mma
@@ -190,7 +196,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   SystemClock clock_;
   int64_t waited_ns_ = 0;
   std::vector<float> made_;      // by the host, for an upload that is under way
-  std::byte* pinned_ = nullptr;  // for copies to the host: of logits, of blocks
+  std::byte* pinned_ = nullptr;  // for copies of logits to the host
   int64_t pinned_bytes_ = 0;
   SampleScratch scratch_;
 };

@@ -81,17 +81,14 @@ Result<Buffer> CudaOps::allocate(int64_t bytes) {
 
 Result<Buffer> CudaOps::allocate_blocks(int64_t bytes) {
   QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::device));
-  return Buffer::of({data, [runtime = runtime_](std::byte* p) { runtime->release(p); }}, bytes, nullptr, this);
+  const auto release = [this](std::byte* p) {
+    block_copies_.wait();
+    runtime_->release(p);
+  };
+  return Buffer::of({data, release}, bytes, nullptr, this);
 }
 
-// Who asked for a copy goes on without it, so this is where it is told.
-bool CudaOps::is_done(std::string_view what, const Status& status) const {
-  if (!status)
-    log_warn(std::string(what) + " of a cache block failed, nothing else is lost: " + status.error().message);
-  return status.has_value();
-}
-
-// What failed before is a failure of the copy.
+// What failed before is a failure of the copy. Who asked goes on without it, so this is where it is told.
 bool CudaOps::copy(std::byte* to, const std::byte* from, int64_t bytes) {
   Status done = take_error();
   if (done) {
@@ -99,28 +96,16 @@ bool CudaOps::copy(std::byte* to, const std::byte* from, int64_t bytes) {
     wait();
     done = take_error();
   }
-  return is_done("a copy", done);
+  if (!done) log_warn("a copy of a cache block failed, nothing else is lost: " + done.error().message);
+  return done.has_value();
 }
 
-int64_t CudaOps::write(std::byte* to, const std::byte* from, int64_t bytes) {
-  Status done = take_error();
-  if (done) done = load(to, from, bytes);
-  return is_done("a copy from the host", done) ? kDone : kFailed;
+void CudaOps::begin_writes() {
+  if (!is_idle_ && !block_copies_.begin_writes()) finish();
 }
 
-int64_t CudaOps::read(std::byte* to, const std::byte* from, int64_t bytes) {
-  Status done = take_error();
-  std::byte* const between = done ? pinned(bytes) : nullptr;
-  if (between != nullptr) {
-    runtime_->download(between, from, bytes);
-    wait();
-    done = take_error();
-  } else if (done) {
-    done = fail(Code::exhausted, "cannot pin " + std::to_string(bytes) + " bytes");
-  }
-  if (!is_done("a copy to the host", done)) return kFailed;
-  std::memcpy(to, between, static_cast<size_t>(bytes));
-  return kDone;
+void CudaOps::reuse(const std::byte* data, int64_t bytes) {
+  if (block_copies_.reuse(data, bytes)) begin();
 }
 
 // So many bytes of pinned memory, until the next call; null: there are none. REQUIRES nothing under way.
@@ -151,6 +136,7 @@ Status CudaOps::take_error() {
   finish();
   Status out = runtime_->take_error();
   if (out) return out;
+  block_copies_.give_up();
   forget_turns();
   for (Sent& sent : sent_) {
     if (sent.is_under_way) sent.done = out;

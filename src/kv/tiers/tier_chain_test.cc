@@ -5,6 +5,8 @@
 
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace quire {
 namespace {
@@ -130,6 +132,59 @@ TEST(TierChain, ABlockIsOfferedToAllAndTakenWhereAnyTakesIt) {
   t.chain.stop();
   EXPECT_TRUE(t.near->stopped && t.far->stopped);
   EXPECT_EQ(t.chain.stats().at(1).place, TierPlace::remote);
+}
+
+// A device whose copies are done when the test says so.
+struct SlowCopier final : Copier {
+  bool copy(std::byte*, const std::byte*, int64_t) override { return false; }
+  int64_t read(std::byte* to, const std::byte*, int64_t bytes) override {
+    copies.push_back({to, bytes});
+    return std::ssize(copies);
+  }
+  int64_t write(std::byte*, const std::byte*, int64_t) override { return kFailed; }
+  CopyState state(int64_t copy, bool waits) override {
+    if (copy < fails_before) return CopyState::failed;
+    if (copy > n_done && !waits) return CopyState::under_way;
+    for (; n_done < copy; ++n_done) {
+      const auto& [to, bytes] = copies[static_cast<size_t>(n_done)];
+      if (n_done + 1 >= fails_before) std::fill_n(to, bytes, static_cast<std::byte>(n_done + 1));
+    }
+    return CopyState::done;
+  }
+  void begin_writes() override {}
+  void reuse(const std::byte*, int64_t) override {}
+
+  std::vector<std::pair<std::byte*, int64_t>> copies;
+  int64_t n_done = 0, fails_before = 0;
+};
+
+TEST(TierChain, WhatADeviceCopiesIsGivenWhenItIsThereAndOnce) {
+  using Taken = std::vector<std::pair<uint64_t, std::vector<std::byte>>>;
+  const auto bytes = [](int of) { return std::vector<std::byte>(8, static_cast<std::byte>(of)); };
+  Two t;
+  SlowCopier copier;
+  std::vector<std::byte> nowhere(8);
+  BlockPool pool(Buffer::of({nowhere.data(), [](std::byte*) {}}, 8), 1, 8);
+  KvView memory{.groups = {KvGroupView{nowhere.data(), 8, 4, &copier}}, .n_groups = 1};
+  const auto offer = [&](uint64_t name) {
+    GroupBlocks blocks;
+    blocks.push_back(pool.allocate());
+    return t.chain.offer({{name, 0}, {}, {}, {}, {}, blocks}, memory);
+  };
+  EXPECT_TRUE(offer(1) && offer(2) && offer(1));
+  EXPECT_EQ(copier.copies.size(), 2U) << "one copy of a block for all tiers";
+  t.chain.settle(false);
+  EXPECT_EQ(t.near->taken, Taken{});
+  copier.state(1, true);
+  t.chain.settle(false);
+  EXPECT_EQ(t.near->taken, (Taken{{1, bytes(1)}}));
+  EXPECT_EQ(t.far->taken, t.near->taken);
+  copier.fails_before = 3;
+  t.far->takes = false;
+  EXPECT_TRUE(offer(3));
+  t.chain.settle(true);
+  EXPECT_EQ(t.near->taken, (Taken{{1, bytes(1)}, {3, bytes(3)}})) << "a copy that failed is nobody's";
+  EXPECT_EQ(t.far->taken.size(), 1U) << "who did not want it is not given it";
 }
 
 }  // namespace
