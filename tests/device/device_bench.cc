@@ -1,10 +1,13 @@
 // What single ops of the CUDA backend cost on the device that there is: microseconds of one op among many, and for
-// products the rate at which weights are read and multiplied.
+// products the rate at which weights are read and multiplied; those in tensor arithmetic beside NVIDIA's library, where
+// it is.
 #include <chrono>
 #include <cstdio>
 #include <functional>
 
 #include "backend/cuda/kernels/list.cuh"
+#include "backend/cuda/tensor_launches.h"
+#include "tests/device/library_gemm.h"
 #include "tests/parity/cuda_corpus.h"
 
 namespace quire {
@@ -90,6 +93,63 @@ void products(Bench& bench) {
         std::fflush(stdout);
       }
     }
+  }
+}
+
+// So many bytes of BF16 numbers from a bell, without an end to their repeating.
+std::byte* bell(cuda::Runtime& runtime, int64_t bytes) {
+  std::vector<uint16_t> numbers(1 << 20);
+  Rng rng(1);
+  for (uint16_t& x : numbers) x = f32_to_bf16(rng.normal());
+  std::byte* out = *runtime.allocate(bytes, cuda::Place::device);
+  const int64_t n = std::ssize(numbers) * 2;
+  for (int64_t at = 0; at < bytes; at += n) runtime.upload(out + at, numbers.data(), std::min(n, bytes - at));
+  runtime.wait();
+  return out;
+}
+
+// Products in tensor arithmetic, of rows that are rounded: by each of our tiles, and by NVIDIA's library.
+void tensor_products(cuda::Runtime& runtime) {
+  constexpr int64_t kMostRows = 8192, kWorkspace = int64_t{64} << 20;
+  const bool has_wgmma = runtime.size().major == cuda::LinearWgmmaMany::kMajor;
+  const auto library = LibraryGemm::open();
+  std::printf("\n%-16s %6s %6s %5s %10s %10s\n", "tensor", "n_in", "n_out", "rows", "us", "TFLOPS");
+  if (!has_wgmma) std::printf("wgmma: skipped, the device has none of compute capability 9.0\n");
+  if (!library) std::printf("library: skipped, %s\n", library.error().message.c_str());
+  for (const auto& [n_in, n_out] : {std::array{4096, 28672}, std::array{4096, 4096}, std::array{14336, 4096}}) {
+    std::byte* w = bell(runtime, int64_t{n_out} * n_in * 2);
+    std::byte* x = bell(runtime, kMostRows * n_in * 2);
+    std::byte* y = *runtime.allocate(kMostRows * n_out * 4, cuda::Place::device);
+    std::byte* workspace = *runtime.allocate(kWorkspace, cuda::Place::device);
+    for (const int n : {65, 128, 256, 512, 2048, 8192}) {
+      const cuda::TensorProduct product{.w = reinterpret_cast<const uint16_t*>(w),
+                                        .bias = nullptr,
+                                        .x = reinterpret_cast<const uint16_t*>(x),
+                                        .y = {reinterpret_cast<float*>(y), n_out},
+                                        .n = n,
+                                        .n_out = n_out,
+                                        .n_blocks = n_in / cuda::TensorPanels::kDepth,
+                                        .batch = 0};
+      const auto tell = [&](const char* name, double us) {
+        std::printf("%-16s %6d %6d %5d %10.1f %10.1f\n", name, n_in, n_out, n, us, 2e-6 * n * n_in * n_out / us);
+        std::fflush(stdout);
+      };
+      const auto ours = [&]<class Kernel>() {
+        return micros_of([&] { cuda::launch_tensor<Kernel>(runtime, product); }, [&] { runtime.wait(); });
+      };
+      tell("mma 128", ours.operator()<cuda::LinearTensorMany>());
+      if (has_wgmma) tell("wgmma 128", ours.operator()<cuda::LinearWgmmaSome>());
+      if (has_wgmma) tell("wgmma 256", ours.operator()<cuda::LinearWgmmaMany>());
+      if (!library) continue;
+      Status done;
+      const auto note = [&](Status status) { done = done ? std::move(status) : std::move(done); };
+      const double us = micros_of(
+          [&] { note((*library)->multiply({w, x, y, n, n_in, n_out, workspace, static_cast<size_t>(kWorkspace)})); },
+          [&] { note((*library)->wait()); });
+      if (done) tell("library", us);
+      if (!done) std::printf("library: skipped, %s\n", done.error().message.c_str());
+    }
+    for (std::byte* each : {w, x, y, workspace}) runtime.release(each);
   }
 }
 
@@ -214,6 +274,7 @@ int bench() {
   std::printf("%s\n", bench.ops().describe().c_str());
   reads(**runtime);
   products(bench);
+  tensor_products(**runtime);
   rows(bench);
   layer(bench);
   for (const char* codec : {"f16", "q8"}) attention(bench, codec);

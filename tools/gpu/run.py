@@ -114,7 +114,7 @@ def part_ops():
 
 
 def part_mma():
-    """Whether the tensor cores sum as their twin does, in 1,000,000 tiles; what the twin has to be, where they do not. Whether wgmma sums as mma."""
+    """Whether the tensor cores sum as their twin does, in 1,000,000 tiles; what the twin has to be, where they do not. Then wgmma."""
     return run(program('mma_tiles'))
 
 
