@@ -1,5 +1,6 @@
 #include "backend/cuda/wgmma_probe.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cuda/tensor_launches.h"
@@ -74,7 +75,7 @@ Result<WgmmaProbe::Sums> WgmmaProbe::sums(Runtime& runtime) const {
 std::string why_no_wgmma(Runtime& runtime) {
   const DeviceSize size = runtime.size();
   if (size.major != LinearWgmmaMany::kMajor) return "the device has none of compute capability 9.0";
-  if (size.shared_bytes < LinearWgmmaMany::kSharedBytes || size.shared_bytes < LinearWgmmaSome::kSharedBytes) {
+  if (size.shared_bytes < std::max(LinearWgmmaMany::kSharedBytes, LinearWgmmaSome::kSharedBytes)) {
     return "a block has " + std::to_string(size.shared_bytes) + " bytes of shared memory";
   }
   const auto sums = WgmmaProbe().sums(runtime);

@@ -283,7 +283,8 @@ std::array<std::array<uint16_t, 16>, kRows> gathered(const std::vector<std::byte
 // 16 bytes of an operand, by the warpgroup of the thread that runs; `least`: what all of it know.
 void Machine::read_by_wgmma(int at, const Known& least, const Site& site) {
   Async& of = *async_;
-  for (auto w = static_cast<size_t>(at / 4); w < static_cast<size_t>(at / 4 + 4); ++w) {
+  const size_t first = static_cast<size_t>(at) / 4;
+  for (size_t w = first; w < first + 4; ++w) {
     const Word& word = words_[w];
     Async::Use& use = of.words[w];
     const int writer = word.writer.thread;

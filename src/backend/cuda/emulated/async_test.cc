@@ -49,7 +49,7 @@ void expect_fault(const std::string& what, Fn fn) {
   }
 }
 
-const dev::Shared<int32_t> g_words(0);
+const dev::Shared<int32_t> kWords(0);
 dev::Shared<uint64_t> barrier(int i) { return dev::Shared<uint64_t>(kBarriers + 8 * i); }
 
 // Thread 128 makes barriers of so many arrivals, which all may use then.
@@ -76,11 +76,11 @@ TEST(BulkCopy, ArrivesBehindAWaitForItsPhase) {
           make_barriers({1});
           ask(n + 4, 1024);
           dev::barrier_wait(barrier(0), 0);
-          for (int i = dev::thread(); i < 256; i += 160) dev::store(n + 1024 + i, g_words[i]);
+          for (int i = dev::thread(); i < 256; i += 160) dev::store(n + 1024 + i, kWords[i]);
           dev::sync();
           ask(n + 8, 512, 64);  // of the next phase
           dev::barrier_wait(barrier(0), 1);
-          if (dev::thread() < 128) dev::store(n + 2048 + dev::thread(), g_words[64 + dev::thread()]);
+          if (dev::thread() < 128) dev::store(n + 2048 + dev::thread(), kWords[64 + dev::thread()]);
         },
         seed);
     EXPECT_EQ(ran.fault, "");
@@ -100,10 +100,10 @@ TEST(BulkCopy, IsSeenByWhoWaitedForOneWhoDid) {
     }
     if (dev::thread() == 40) {
       dev::barrier_wait(barrier(1), 0);
-      dev::store(n + 1000, g_words[3]);
+      dev::store(n + 1000, kWords[3]);
     }
     dev::sync();
-    if (dev::thread() == 70) dev::store(n + 1001, g_words[4]);
+    if (dev::thread() == 70) dev::store(n + 1001, kWords[4]);
   });
   EXPECT_EQ(ran.fault, "");
   EXPECT_EQ(ran.numbers[1000], 3);
@@ -114,7 +114,7 @@ TEST(BulkCopy, ReadsBeforeItsPhaseIsOverAreTold) {
   expect_fault("a copy is under way", [](int32_t* n) {
     make_barriers({1});
     ask(n, 64);
-    if (dev::thread() == 128) dev::store(n, g_words[0]);
+    if (dev::thread() == 128) dev::store(n, kWords[0]);
     dev::barrier_wait(barrier(0), 0);
   });
   expect_fault("this thread has not waited", [](int32_t* n) {
@@ -122,7 +122,7 @@ TEST(BulkCopy, ReadsBeforeItsPhaseIsOverAreTold) {
     ask(n, 64);
     if (dev::thread() == 7) dev::barrier_wait(barrier(0), 0);
     static_cast<void>(dev::shuffle_xor(0U, 1));  // orders nothing
-    if (dev::thread() == 3) dev::store(n, g_words[0]);
+    if (dev::thread() == 3) dev::store(n, kWords[0]);
     dev::barrier_wait(barrier(0), 0);
   });
   // Of a new barrier the phase of parity 1 is over.
@@ -131,7 +131,7 @@ TEST(BulkCopy, ReadsBeforeItsPhaseIsOverAreTold) {
     ask(n, 64);
     dev::sync();
     dev::barrier_wait(barrier(0), 1);
-    dev::store(n + 1000 + dev::thread(), g_words[0]);
+    dev::store(n + 1000 + dev::thread(), kWords[0]);
   });
 }
 
@@ -182,13 +182,13 @@ TEST(Mbarrier, PhasesThatCannotEndAreTold) {
     if (dev::thread() != 128) return;
     dev::barrier_expect(barrier(0), 32);
     dev::barrier_arrive(barrier(0));
-    dev::bulk_copy(g_words, n, 32, barrier(0));
+    dev::bulk_copy(kWords, n, 32, barrier(0));
   });
   expect_fault("deadlock", [](int32_t* n) {  // more bytes are expected than come
     make_barriers({1});
     if (dev::thread() == 128) {
       dev::barrier_expect(barrier(0), 48);
-      dev::bulk_copy(g_words, n, 32, barrier(0));
+      dev::bulk_copy(kWords, n, 32, barrier(0));
     }
     dev::barrier_wait(barrier(0), 0);
   });
@@ -333,7 +333,7 @@ void overwrite(int32_t* n) {
     dev::wgmma_commit();
     if (kBehind != Behind::nothing) dev::wgmma_wait<0>(sums);
     if (dev::thread() % 32 == 0) dev::barrier_arrive(barrier(1));
-    if (!kByCopy && dev::thread() == 31) g_words[kA / 4] = 1;
+    if (!kByCopy && dev::thread() == 31) kWords[kA / 4] = 1;
     dev::wgmma_wait<0>(sums);
   } else if (kByCopy) {
     if (kBehind != Behind::wait_alone) dev::barrier_wait(barrier(1), 0);

@@ -96,6 +96,11 @@ class Expected {
     }
     return all;
   }
+  // Where a head of a row begins.
+  static size_t place(int row, int n_heads, int head, int dim) {
+    return (static_cast<size_t>(row) * static_cast<size_t>(n_heads) + static_cast<size_t>(head)) *
+           static_cast<size_t>(dim);
+  }
   State of_chunk(int row, int head, int lo, int hi) const {
     const int kv_head = head / (s_.n_heads / s_.n_kv_heads);
     std::vector<float> p(kOfChunk, 0.0F);
@@ -106,8 +111,8 @@ class Expected {
         Sixteen a{}, b{};
         for (int j = 0; j < std::min(16, s_.k_dim - d); ++j) {
           const auto at = static_cast<size_t>(j);
-          a[at] = f32_to_bf16(of_.k[static_cast<size_t>((t * s_.n_kv_heads + kv_head) * s_.k_dim + d + j)]);
-          b[at] = f32_to_bf16_flushed(of_.q[static_cast<size_t>((row * s_.n_heads + head) * s_.k_dim + d + j)]);
+          a[at] = f32_to_bf16(of_.k[place(t, s_.n_kv_heads, kv_head, s_.k_dim) + static_cast<size_t>(d) + at]);
+          b[at] = f32_to_bf16_flushed(of_.q[place(row, s_.n_heads, head, s_.k_dim) + static_cast<size_t>(d) + at]);
         }
         sum = added(sum, a, b);
       }
@@ -132,7 +137,7 @@ class Expected {
         Sixteen a{}, b{};
         for (int t = std::max(lo, strip); t < std::min(hi, strip + 16); ++t) {
           const auto at = static_cast<size_t>(t % 16);
-          a[at] = f32_to_bf16(of_.v[static_cast<size_t>((t * s_.n_kv_heads + kv_head) * s_.v_dim + d)]);
+          a[at] = f32_to_bf16(of_.v[place(t, s_.n_kv_heads, kv_head, s_.v_dim) + static_cast<size_t>(d)]);
           b[at] = f32_to_bf16_flushed(p[static_cast<size_t>(t % kOfChunk)]);
         }
         sum = added(sum, a, b);

@@ -144,11 +144,12 @@ TEST(CudaTensor, ProductsAreNearTheTruth) {
   for (const Shape& shape : kShapes) {
     const Product product(shape);
     const std::vector<float> got = device.multiplied(product);
+    const int64_t n_sums = shape.n_in / 16 + 2;
     for (size_t i = 0; i < got.size(); ++i) {
       const auto [truth, most] =
           product.truth(i / static_cast<size_t>(shape.n_out), i % static_cast<size_t>(shape.n_out));
       // Rounded rows; then the last bit of a sum is lost with every 16 k.
-      ASSERT_NEAR(got[i], truth, most * (0x1p-8 + static_cast<double>(shape.n_in / 16 + 2) * 0x1p-22)) << i;
+      ASSERT_NEAR(got[i], truth, most * (0x1p-8 + static_cast<double>(n_sums) * 0x1p-22)) << i;
     }
   }
 }
