@@ -71,6 +71,20 @@ class Limits(unittest.TestCase):
 '''.splitlines())
         self.assertEqual(code, (10, {2: 1, 16: 1, 4: 1}, 5.0, 2.0))
 
+    def test_wgmma_counts_as_mma(self):
+        code = self.tool.code_of(['/*0000*/ HGMMA.64x128x16.F32.BF16 R24, gdesc[UR12], R24, gsb0 ;', '/*0010*/ EXIT ;'])
+        self.assertEqual((code.per_mma, code.fold), (2.0, 0.0))
+
+    def test_wgmma_that_waits_is_told(self):
+        said = 'ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a call in the function'
+        self.assertIn('serialized', self.tool.serialized('ptxas info    : Used 90 registers\n' + said + '\n'))
+        self.assertIsNone(self.tool.serialized("Compiling entry function 'quire_linear_wgmma_many' for 'sm_90a'"))
+
+    def test_a_kernel_may_be_for_one_architecture(self):
+        names = list(self.tool.ARCHITECTURES)
+        self.assertTrue(all(self.tool.is_for(self.fact, name) for name in names))
+        self.assertEqual([name for name in names if self.tool.is_for(self.fact._replace(major=9), name)], ['sm_90a'])
+
 
 if __name__ == '__main__':
     unittest.main()
