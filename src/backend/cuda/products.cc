@@ -167,16 +167,14 @@ void CudaOps::multiply_tensor(const Tensor& y, const uint16_t* x, const Linear& 
                               .n_blocks = static_cast<int>(TensorMatrix(part.n_out, part.n_in).n_blocks),
                               .batch = 0};
   constexpr int64_t kFewRows = 64;  // from where on larger tiles may take less time; not measured
-  const bool has_many = LinearTensorMany::kSharedBytes <= runtime_->size().shared_bytes;
-  if (product.n <= kFewRows || !(has_wgmma_ || has_many)) {
-    launch_tensor<LinearTensorFew>(*runtime_, product);
-  } else if (!has_wgmma_) {
-    launch_tensor<LinearTensorMany>(*runtime_, product);
-  } else if (product.n <= LinearWgmmaSome::kRows) {
-    launch_tensor<LinearWgmmaSome>(*runtime_, product);
-  } else {
-    launch_tensor<LinearWgmmaMany>(*runtime_, product);
-  }
+  const DeviceSize size = runtime_->size();
+  const bool has_many = LinearTensorMany::kSharedBytes <= size.shared_bytes;
+  if (product.n <= kFewRows || !(has_wgmma_ || has_many)) return launch_tensor<LinearTensorFew>(*runtime_, product);
+  if (!has_wgmma_) return launch_tensor<LinearTensorMany>(*runtime_, product);
+  using Large = LinearWgmmaMany;
+  const int64_t n_large = parts_of(product.n, Large::kRows) * parts_of(product.n_out, Large::kOutputs);
+  const bool is_large = product.n > LinearWgmmaSome::kRows && n_large >= size.n_multiprocessors;
+  is_large ? launch_tensor<Large>(*runtime_, product) : launch_tensor<LinearWgmmaSome>(*runtime_, product);
 }
 
 void CudaOps::embed(Tensor y, Tensor ids, const Linear& table) {
