@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/rng.h"
 #include "kv/block_ids.h"
 #include "model/batch_rows.h"
-#include "ops/sample.h"
+#include "ops/pick.h"
+#include "sample/sampling_params.h"
 
 namespace quire {
 namespace {
@@ -166,13 +166,12 @@ bool is_of_step_before(const Grant& grant) { return grant.ids_from >= 0; }
 
 }  // namespace
 
-Tensor put_draws(const Plan& plan, Arena& arena) {
+Tensor put_pick_numbers(const Plan& plan, Arena& arena) {
   const Tensor out = arena.alloc(DType::i32, {plan.n_out, kPickNumbers});
   int64_t row = 0;
   for (const Grant& grant : plan.grants) {
-    const SamplingParams& wanted = grant.seq->request.sampling;
-    const auto position = static_cast<uint64_t>(grant.seq->n_computed + grant.n_tokens);
-    put_pick({wanted.temperature, random_unit(wanted.seed, position)}, out.row<int32_t>(row++));
+    const int64_t position = grant.seq->n_computed + grant.n_tokens;
+    put_pick(sample_params(grant.seq->request.sampling, position, nullptr), out.row<int32_t>(row++));
   }
   return out;
 }
@@ -193,8 +192,8 @@ int64_t batch_bytes(const BatchSize& most) {
   const auto runs = n_seqs * static_cast<int64_t>(sizeof(AdapterRows) + sizeof(VotingRows));
   const BatchRows::Size size{
       .n_rows = most.n_tokens, .n_seqs = n_seqs, .n_blocks = n_blocks, .n_again = most.n_branches * most.block_tokens};
-  const int64_t ids_and_draws = (2 + kPickNumbers) * (most.n_tokens * int64_t{sizeof(int32_t)} + Arena::kAlign);
-  return BatchRows::bytes(size, most.n_groups) + runs + ids_and_draws + 2 * Arena::kAlign;
+  const int64_t ids_and_picks = (2 + kPickNumbers) * (most.n_tokens * int64_t{sizeof(int32_t)} + Arena::kAlign);
+  return BatchRows::bytes(size, most.n_groups) + runs + ids_and_picks + 2 * Arena::kAlign;
 }
 
 Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Arena& arena) {

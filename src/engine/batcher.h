@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Bytes that build_batch, put_ids_from and put_draws take from the arena at most, with room for as many ids.
+// Bytes that build_batch, put_ids_from and put_pick_numbers take from the arena at most, with room for as many ids.
 struct BatchSize {
   int64_t n_tokens, n_seqs, n_ctx;
   int block_tokens, n_groups;
@@ -21,7 +21,8 @@ Batch build_batch(const Plan& plan, const KvLayout& layout, int block_tokens, Ar
 // Of each row the row of output of the step before that gives its id, −1 where the batch has it; empty where it has
 // all. REQUIRES no branches in a plan with such rows.
 Tensor put_ids_from(const Plan& plan, Arena& arena);
-// Of each row of output what it is drawn by (Ops::pick). REQUIRES grants without guesses, each with a row of output.
-Tensor put_draws(const Plan& plan, Arena& arena);
+// Of each row of output what it is picked by (AheadOps::pick). REQUIRES grants without guesses, each with a row of
+// output.
+Tensor put_pick_numbers(const Plan& plan, Arena& arena);
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include "engine/test_model.h"
 #include "engine/test_schedules.h"
 #include "ops/ahead_ops.h"
+#include "ops/pick.h"
 #include "ops/sample_row.h"
 #include "sample/constraint.h"
 #include "text/grammar/regex_grammar.h"
@@ -107,20 +108,21 @@ TEST(EngineOverlap, WhatTheHostAloneKnowsMakesAStepWait) {
   EXPECT_EQ(n_ahead([](Request&) {}, off), 0);
   EXPECT_EQ(n_ahead([](Request&) {}, by_itself), 0);  // no device computes
   EXPECT_GT(n_ahead([](Request& r) { r.sampling.temperature = 1; }, overlapping()), 0);
-  EXPECT_GT(n_ahead([](Request& r) { r.sampling.top_p = 0.9F; }, overlapping()), 0);  // which does nothing at 0
-  EXPECT_EQ(n_ahead([](Request& r) { r.sampling.temperature = 1, r.sampling.top_p = 0.9F; }, overlapping()), 0);
-  EXPECT_EQ(n_ahead([](Request& r) { r.sampling.temperature = 1, r.sampling.order = {}; }, overlapping()), 0);
+  const auto greedily = [](Request& r) { r.sampling.temperature = 0, r.sampling.typical_p = 0.9F; };
+  EXPECT_GT(n_ahead(greedily, overlapping()), 0);
+  EXPECT_GT(n_ahead([](Request& r) { r.sampling.temperature = 1, r.sampling.top_p = 0.9F; }, overlapping()), 0);
+  EXPECT_EQ(n_ahead([](Request& r) { r.sampling.temperature = 1, r.sampling.typical_p = 0.9F; }, overlapping()), 0);
   EXPECT_EQ(n_ahead([](Request& r) { r.sampling.repetition_penalty = 1.5F; }, overlapping()), 0);
   EXPECT_EQ(n_ahead([](Request& r) { r.sampling.logit_bias = {{3, 2.0F, 1.0F}}; }, overlapping()), 0);
   EXPECT_EQ(n_ahead([](Request& r) { r.sampling.n_prompt_logprobs = 0; }, overlapping()), 0);
 }
 
-// One whom a filter cuts makes all wait, so that no stream has fewer steps than another.
+// One whose filter is the host's makes all wait, so that no stream has fewer steps than another.
 TEST(EngineOverlap, AllWhoRunAreInEveryStep) {
   TestEngine engine(overlapping());
   Request drawn = greedy(8, 20, 10);
   drawn.sampling.temperature = 1;
-  drawn.sampling.top_k = 5;
+  drawn.sampling.typical_p = 0.5F;
   const auto first = engine.submit(greedy(7, 20, 25)), second = engine.submit(std::move(drawn));
   for (int step = 1; !second->done(); ++step) {
     ASSERT_EQ(engine.step(), "");
@@ -258,8 +260,8 @@ TEST(EngineOverlap, WhereTablesHaveNoTwoPlacesStepsWait) {
 class PicksAnother final : public HostAhead {
  public:
   using HostAhead::HostAhead;
-  void pick(Tensor picked, Tensor logits, Tensor draws) override {
-    HostAhead::pick(picked, logits, draws);
+  void pick(Tensor picked, Tensor logits, Tensor numbers) override {
+    HostAhead::pick(picked, logits, numbers);
     if (++n_steps_ == 4) picked.ptr<int32_t>()[1] ^= 1;
   }
 
@@ -287,12 +289,12 @@ TEST(EngineOverlap, APickThatThereIsNoMemoryForThrows) {
   };
   Starved ops;
   std::vector<float> logits(kTestVocab);
-  std::vector<int32_t> picked(1), draws(kPickNumbers);
+  std::vector<int32_t> picked(1), numbers(kPickNumbers);
   const auto matrix = [](auto& values, DType dtype) {
     return Tensor::dense(reinterpret_cast<std::byte*>(values.data()), dtype, {1, std::ssize(values)});
   };
   const Tensor to = Tensor::dense(reinterpret_cast<std::byte*>(picked.data()), DType::i32, {1});
-  EXPECT_THROW(HostAhead(ops).pick(to, matrix(logits, DType::f32), matrix(draws, DType::i32)), std::bad_alloc);
+  EXPECT_THROW(HostAhead(ops).pick(to, matrix(logits, DType::f32), matrix(numbers, DType::i32)), std::bad_alloc);
 }
 
 TEST(EngineOverlap, OfAStepThatCouldNotBeAskedForNoRowIsCounted) {

@@ -5,27 +5,16 @@
 #include <algorithm>
 
 #include "engine/scheduler.h"
-#include "ops/filters.h"
+#include "ops/pick.h"
+#include "sample/sampling_params.h"
 
 namespace quire {
 namespace {
 
-// Of the filters none acts but a temperature that is one number.
-bool has_temperature_alone(const SamplingParams& sampling) {
-  if (sampling.temperature <= 0) return true;
-  bool out = sampling.mirostat == 0 && std::ranges::equal(sampling.order, kDefaultOrder);
-  const FilterNumbers without_effect;
-  const auto look = [&](const FilterField& field, const auto& value, const auto& neutral) {
-    out = out && (field.name == "temperature" || value == neutral);
-  };
-  for_each_filter_field(look, sampling, without_effect);
-  return out;
-}
-
-// Its next token is drawn from the logits as they are, whatever the tokens before it.
+// Its next token is drawn from the logits as they are, whatever the tokens before it, and by filters that a device has.
 bool is_plain(const Request& request) {
   const SamplingParams& sampling = request.sampling;
-  return has_temperature_alone(sampling) && sampling.logit_bias.empty() && request.rules.empty() &&
+  return can_pick(sample_params(sampling, 0, nullptr)) && sampling.logit_bias.empty() && request.rules.empty() &&
          request.pool == Pool::none && sampling.n_prompt_logprobs < 0;
 }
 

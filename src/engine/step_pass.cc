@@ -109,7 +109,7 @@ void StepPass::ask(const Plan& plan, const KvView& kv, Laps& laps) {
   arena_.reset();
   Batch batch = build_batch(plan, model_.info().kv_layout, options_.block_tokens, arena_);
   QR_CHECK(tables_ == nullptr || batch.voting.empty(), "a device may still read the step before's, which lie here");
-  const Tensor from = put_ids_from(plan, arena_), draws = put_draws(plan, arena_);
+  const Tensor from = put_ids_from(plan, arena_), numbers = put_pick_numbers(plan, arena_);
   const Tensor picked = Tensor::dense(picked_.data(), DType::i32, {n_sent_rows_});
   if (!from.empty()) {
     // Not among the tables: these are the host's.
@@ -120,7 +120,7 @@ void StepPass::ask(const Plan& plan, const KvView& kv, Laps& laps) {
   laps.lap(Stage::batch);
   const Pass pass{&batch, kv, &arena_, &ops_, taps_};
   const Tensor logits = model_.head(layers(model_.embed(pass), pass), pass);
-  ahead_.pick(picked, logits, draws);
+  ahead_.pick(picked, logits, numbers);
   const auto slot = static_cast<int>(n_asked_++ % 2);
   ahead_.send(sent(slot, 0, plan.n_out), {logits, picked.rows(0, plan.n_out)}, slot);
   laps.lap(Stage::forward);

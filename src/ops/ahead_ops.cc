@@ -7,21 +7,18 @@
 
 #include "ops/op_check.h"
 #include "ops/ops.h"
+#include "ops/pick.h"
 #include "ops/sample_row.h"
 
 namespace quire {
 
-void HostAhead::pick(Tensor picked, Tensor logits, Tensor draws) {
-  check_pick(picked, logits, draws);
+void HostAhead::pick(Tensor picked, Tensor logits, Tensor numbers) {
+  check_pick(picked, logits, numbers);
   const auto n = static_cast<size_t>(logits.dim(0));
   std::vector<Sampled> out(n);
   std::vector<SampleParams> params(n);
-  for (size_t i = 0; i < n; ++i) {
-    const PickDraw by = pick_draw(draws.row<int32_t>(static_cast<int64_t>(i)));
-    params[i].temperature = by.temperature;
-    params[i].draw = by.draw;
-    params[i].logprob = false;
-  }
+  std::vector<PickOrder> orders(n);
+  for (size_t i = 0; i < n; ++i) params[i] = picked_by(numbers.row<int32_t>(static_cast<int64_t>(i)), orders[i]);
   ops_.sample(out, logits, params);
   for (size_t i = 0; i < n; ++i) {
     if (out[i].token == kNoMemoryToken) throw std::bad_alloc();

@@ -25,9 +25,9 @@ class AheadOps {
   virtual ~AheadOps() = default;
   // Nanoseconds for which the host has waited for the device so far, in all ops.
   virtual int64_t waited_ns() const { return 0; }
-  // picked[i] of i32 [≥ n] = the token that Ops::sample gives row i of logits f32 [n, n_vocab] by draws[i] (pick_draw),
-  // without edits and filters; of a row that has none some id of the vocabulary. Throws std::bad_alloc.
-  virtual void pick(Tensor picked, Tensor logits, Tensor draws) = 0;
+  // picked[i] of i32 [≥ n] = the token that Ops::sample gives row i of logits f32 [n, n_vocab] by numbers[i] of i32 [n,
+  // kPickNumbers] (ops/pick.h); of a row that has none some id of the vocabulary. Throws std::bad_alloc.
+  virtual void pick(Tensor picked, Tensor logits, Tensor numbers) = 0;
   // out[i] = picked[from[i]], ids[i] where from[i] is −1; all but `picked` i32 [n].
   virtual void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) = 0;
   // Memory for send(), dense.
@@ -45,7 +45,7 @@ class AheadOps {
 class HostAhead : public AheadOps {
  public:
   explicit HostAhead(Ops& ops) : ops_(ops) {}
-  void pick(Tensor picked, Tensor logits, Tensor draws) override;
+  void pick(Tensor picked, Tensor logits, Tensor numbers) override;
   void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
   Result<Buffer> allocate_sent(int64_t bytes) override;
   void send(const StepRows& to, const StepRows& from, int slot) override;

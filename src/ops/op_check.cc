@@ -5,6 +5,7 @@
 #include "ops/ahead_ops.h"
 #include "ops/low_rank.h"
 #include "ops/parts.h"
+#include "ops/pick.h"
 #include "ops/seen_keys.h"
 #include "ops/state_sizes.h"
 #include "quant/rotation.h"
@@ -312,10 +313,11 @@ void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids) {
   QR_CHECK(y.dim(0) == ids.dim(0) && y.dim(1) == x.dim(1), shape_text(y));
 }
 
-void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& draws) {
+void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& numbers) {
   check_index(picked);
-  check_matrix(draws, DType::i32);
-  QR_CHECK(draws.dim(0) == logits.dim(0) && draws.dim(1) == kPickNumbers && draws.is_dense(), shape_text(draws));
+  check_matrix(numbers, DType::i32);
+  QR_CHECK(numbers.dim(0) == logits.dim(0) && numbers.dim(1) == kPickNumbers && numbers.is_dense(),
+           shape_text(numbers));
   check_matrix(logits, DType::f32);
   QR_CHECK(picked.dim(0) >= logits.dim(0) && logits.dim(1) > 0, shape_text(logits));
 }

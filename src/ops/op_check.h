@@ -30,7 +30,7 @@ void check_scan(const Tensor& y, const ScanInput& in, const ScanParams& params, 
 void check_delta_rule(const Tensor& y, const DeltaInput& in, const DeltaParams& params, const StateRows& rows);
 void check_wkv(const Tensor& y, const Tensor& own, const WkvInput& in, const WkvParams& params, const StateRows& rows);
 void check_rows(const Tensor& y, const Tensor& x, const Tensor& ids);
-void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& draws);
+void check_pick(const Tensor& picked, const Tensor& logits, const Tensor& numbers);
 struct StepRows;
 void check_send(const StepRows& to, const StepRows& from);
 void check_take_picked(const Tensor& out, const Tensor& ids, const Tensor& picked, const Tensor& from);

@@ -1,6 +1,5 @@
 // What the sample op takes and gives: plain values, the same for every backend (the definition is in sample_row.h).
 #pragma once
-#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -47,23 +46,5 @@ struct Sampled {
   std::vector<TopLogprob> top;
   float surprise = 0.0F;  // bits, of the distribution that mirostat drew from; 0 without it
 };
-
-// What a row is drawn by where a temperature alone acts, as whole numbers: the bits of the temperature, and of the draw
-// in two halves. Rows of Ops::pick's draws, i32 [n, kPickNumbers].
-inline constexpr int kPickNumbers = 3;
-struct PickDraw {
-  float temperature = 0.0F;  // 0: the largest logit
-  double draw = 0.0;
-};
-inline void put_pick(const PickDraw& from, int32_t* to) {
-  const auto bits = std::bit_cast<uint64_t>(from.draw);
-  to[0] = std::bit_cast<int32_t>(from.temperature);
-  to[1] = static_cast<int32_t>(bits & 0xffffffffU);
-  to[2] = static_cast<int32_t>(bits >> 32);
-}
-inline PickDraw pick_draw(const int32_t* from) {
-  const uint64_t low = static_cast<uint32_t>(from[1]), high = static_cast<uint32_t>(from[2]);
-  return {std::bit_cast<float>(from[0]), std::bit_cast<double>(low | high << 32)};
-}
 
 }  // namespace quire

@@ -22,14 +22,6 @@ void append(std::vector<float>& out, std::span<const Sampled> drawn) {
 
 enum class Logits : uint8_t { any, with_equals, least_but_one, least };
 
-Tensor draws_of(Bench& bench, std::span<const SampleParams> params) {
-  std::vector<int32_t> numbers(params.size() * kPickNumbers);
-  for (size_t i = 0; i < params.size(); ++i)
-    put_pick({params[i].temperature, params[i].draw}, &numbers[i * kPickNumbers]);
-  const Tensor flat = bench.ints(numbers);
-  return Tensor::dense(flat.data, DType::i32, {static_cast<int64_t>(params.size()), kPickNumbers});
-}
-
 // What is picked is what is sampled.
 template <int64_t kVocab, Logits kKind, bool kIsDrawn>
 std::vector<float> picked_ids(Bench& bench) {
@@ -48,7 +40,7 @@ std::vector<float> picked_ids(Bench& bench) {
     params[i].draw = i == 0 ? 0.0 : i == 1 ? 1.0 - 0x1p-53 : random_unit(kVocab, i);
   }
   const Tensor picked = written_ints(bench, kRows + 1), y = bench.floats(std::move(logits));
-  bench.ahead().pick(picked, y, draws_of(bench, params));
+  bench.ahead().pick(picked, y, pick_numbers(bench, params));
   std::vector<Sampled> drawn(kRows);
   bench.ops().sample(drawn, y, params);
   bench.ops().finish();
@@ -93,7 +85,7 @@ TEST(CudaAhead, WhatIsNoNumberHasAnIdToo) {
       const Tensor picked = written_ints(bench, 3);
       std::vector<SampleParams> params(3);
       params[1].temperature = params[2].temperature = 0.7F;
-      bench.ahead().pick(picked, bench.floats(std::move(logits)), draws_of(bench, params));
+      bench.ahead().pick(picked, bench.floats(std::move(logits)), pick_numbers(bench, params));
       bench.ops().finish();
       for (const int32_t id : picked.span<int32_t>()) {
         EXPECT_GE(id, 0);
@@ -127,11 +119,12 @@ std::vector<float> steps(Bench& bench) {
   };
   std::vector<SampleParams> params(kRows);
   params[1].temperature = params[4].temperature = 0.8F;
+  params[4].top_k = 20;
   std::vector<float> out;
   const auto draws = [&](int step, int32_t* to) {
     for (size_t i = 0; i < kRows; ++i) {
       params[i].draw = random_unit(static_cast<uint64_t>(step), i);
-      if (to != nullptr) put_pick({params[i].temperature, params[i].draw}, to + i * kPickNumbers);
+      if (to != nullptr) put_pick(params[i], to + i * kPickNumbers);
     }
   };
   const auto ask = [&](int step) {

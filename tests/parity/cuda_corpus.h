@@ -8,6 +8,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/cuda/cuda_ops.h"
 #include "ops/parts.h"
+#include "ops/pick.h"
 #include "quant/kv_codec.h"
 #include "tensor/arena.h"
 #include "tests/parity/op_corpus.h"
@@ -108,15 +109,25 @@ inline std::vector<float> product(Bench& bench, int64_t n, int64_t n_in, int64_t
 }
 
 inline std::vector<float> one_product(Bench& bench) { return product(bench, 17, 640, 100); }
+inline Tensor pick_numbers(Bench& bench, std::span<const SampleParams> params) {
+  std::vector<int32_t> numbers(params.size() * kPickNumbers);
+  for (size_t i = 0; i < params.size(); ++i) put_pick(params[i], &numbers[i * kPickNumbers]);
+  const Tensor flat = bench.ints(numbers);
+  return Tensor::dense(flat.data, DType::i32, {static_cast<int64_t>(params.size()), kPickNumbers});
+}
+// Rows that are greedy, drawn, and drawn of what filters leave.
 inline std::vector<float> one_pick(Bench& bench) {
-  const Tensor picked = Tensor::dense(bench.bytes(8, 0), DType::i32, {2});
-  std::vector<int32_t> numbers(2 * kPickNumbers);
-  put_pick({0.0F, 0.0}, numbers.data());
-  put_pick({0.9F, 0.6}, numbers.data() + kPickNumbers);
-  const Tensor draws = Tensor::dense(bench.ints(numbers).data, DType::i32, {2, kPickNumbers});
-  bench.ahead().pick(picked, bench.floats(Matrix(2, 3000, 11)), draws);
+  constexpr int64_t kRows = 4;
+  std::vector<SampleParams> params(kRows);
+  for (SampleParams& each : params) each.temperature = 0.9F, each.draw = 0.6;
+  params[0].temperature = 0.0F;
+  params[2].top_k = 40, params[2].top_p = 0.8F;
+  params[3].top_p = 0.95F, params[3].min_p = 0.001F;
+  const Tensor picked = Tensor::dense(bench.bytes(kRows * 4, 0), DType::i32, {kRows});
+  const Tensor logits = bench.floats(Matrix(kRows, 3000, 11));
+  bench.ahead().pick(picked, logits, pick_numbers(bench, params));
   bench.ops().finish();
-  return {static_cast<float>(picked.ptr<int32_t>()[0]), static_cast<float>(picked.ptr<int32_t>()[1])};
+  return {picked.ptr<int32_t>(), picked.ptr<int32_t>() + kRows};
 }
 inline std::vector<float> one_product_of_many_rows(Bench& bench) { return product(bench, 70, 640, 100); }
 

@@ -144,7 +144,7 @@ TEST(CudaMutants, EachBarrierIsNeeded) {
     EXPECT_NE(product.fault.find("linear_float.cuh:"), std::string::npos) << nth << product.fault;
   }
   EXPECT_NE(noticed(one_low_rank, {no_barrier, 0}).fault.find("low_rank.cuh:"), std::string::npos);
-  for (int nth = 0; nth < 4; ++nth) {  // of a draw
+  for (int nth = 0; nth < 9; ++nth) {  // of a pick
     EXPECT_NE(noticed(one_pick, {no_barrier, nth}).fault.find("pick.cuh:"), std::string::npos) << nth;
   }
   const auto is_of_attention = [](const std::string& fault) {

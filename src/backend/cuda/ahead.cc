@@ -9,17 +9,20 @@
 #include "backend/cuda/launches.h"
 #include "backend/cuda/tensor_rows.h"
 #include "ops/op_check.h"
+#include "ops/pick.h"
 
 namespace quire::cuda {
 
-void CudaOps::pick(Tensor picked, Tensor logits, Tensor draws) {
-  check_pick(picked, logits, draws);
+static_assert(PickTokens::kNumbers == kPickNumbers);
+
+void CudaOps::pick(Tensor picked, Tensor logits, Tensor numbers) {
+  check_pick(picked, logits, numbers);
   if (logits.dim(1) > PickTokens::kMost) {
     finish();
-    return HostAhead(*this).pick(picked, logits, draws);
+    return HostAhead(*this).pick(picked, logits, numbers);
   }
   const Op op(*this);
-  const PickTokens kernel{picked.ptr<int32_t>(), read_rows(logits), tables_.numbers(draws),
+  const PickTokens kernel{picked.ptr<int32_t>(), read_rows(logits), tables_.numbers(numbers),
                           static_cast<int>(logits.dim(1))};
   run(*runtime_, kernel, logits.dim(0));
 }

@@ -77,7 +77,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void rows(Tensor y, Tensor x, Tensor ids) override;
   void sample(std::span<Sampled> out, Tensor logits, std::span<const SampleParams> params) override;
   int64_t waited_ns() const override { return waited_ns_; }
-  void pick(Tensor picked, Tensor logits, Tensor draws) override;
+  void pick(Tensor picked, Tensor logits, Tensor numbers) override;
   void take_picked(Tensor out, Tensor ids, Tensor picked, Tensor from) override;
   Result<Buffer> allocate_sent(int64_t bytes) override;
   void send(const StepRows& to, const StepRows& from, int slot) override;

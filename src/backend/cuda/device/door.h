@@ -8,6 +8,9 @@
 //   QR_UNROLL                   before a loop of a known number of turns: all of them, one after the other, so that an
 //                               array that the loop indexes lies in registers
 //   Shared<T>                   shared memory from a byte on, by elements: s[i] reads, s[i] = x writes
+//   add_to(s, i, x)             s[i] += x of whole numbers, whatever other threads add at the same time; what it was.
+//   It
+//                               orders nothing else
 //   load(p), store(p, x)        device memory
 //   wait_for_previous()         what the kernels launched before wrote is seen behind it; before it a kernel reads only
 //                               what no kernel writes. Every kernel begins with one but those with kWaitsItself
@@ -55,7 +58,10 @@
 //                               be overwritten, and sums be read where N is 0
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
-//   widened(float), as_double   a double of a float, and of the halves of its bits; add and mul take doubles too
+//   widened(x), as_double       a double of a float or the nearest of a uint64, and of the halves of its bits; add and
+//                               mul take doubles too
+//   narrowed(double)            the nearest float
+//   truncated(double)           the whole number of it, of one from 0 to below 2^64
 //   fresh(x)                    x; what is made of it is made where it stands, not kept in registers from before
 //   as_float, as_bits, to_float(half), to_half, whole(int32)
 #pragma once

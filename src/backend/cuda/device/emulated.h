@@ -55,6 +55,15 @@ struct Shared {
   int address(int i) const { return base + i * static_cast<int>(sizeof(T)); }
 };
 
+inline uint32_t add_to(Shared<uint32_t> to, int i, uint32_t x, Site site = Site::current()) {
+  std::byte* at = emulated::machine().touch_shared(to.address(i), sizeof x, emulated::Access::add, site);
+  uint32_t before = 0;
+  std::memcpy(&before, at, sizeof before);
+  x += before;
+  std::memcpy(at, &x, sizeof x);
+  return before;
+}
+
 template <class T>
 T load(const T* p, Site site = Site::current()) {
   emulated::machine().touch_device(p, sizeof(T), alignof(T), site);
@@ -74,6 +83,9 @@ inline float div(float a, float b) { return a / b; }
 inline double add(double a, double b) { return a + b; }
 inline double mul(double a, double b) { return a * b; }
 inline double widened(float x) { return static_cast<double>(x); }
+inline double widened(uint64_t x) { return static_cast<double>(x); }
+inline float narrowed(double x) { return static_cast<float>(x); }
+inline uint64_t truncated(double x) { return static_cast<uint64_t>(x); }
 inline double as_double(uint32_t low, uint32_t high) { return std::bit_cast<double>(uint64_t{high} << 32 | low); }
 inline float root(float a) { return std::sqrt(a); }
 inline int fresh(int x) { return x; }

@@ -36,6 +36,8 @@ struct Shared {
   QR_DEVICE uint32_t address(int i) const { return static_cast<uint32_t>(__cvta_generic_to_shared(&(*this)[i])); }
 };
 
+QR_DEVICE uint32_t add_to(Shared<uint32_t> to, int i, uint32_t x) { return atomicAdd(&to[i], x); }
+
 template <class T>
 QR_DEVICE T load(const T* p) {
   __builtin_assume(__isGlobal(p));
@@ -55,6 +57,9 @@ QR_DEVICE float div(float a, float b) { return __fdiv_rn(a, b); }
 QR_DEVICE double add(double a, double b) { return __dadd_rn(a, b); }
 QR_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
 QR_DEVICE double widened(float x) { return static_cast<double>(x); }
+QR_DEVICE double widened(uint64_t x) { return __ull2double_rn(x); }
+QR_DEVICE float narrowed(double x) { return __double2float_rn(x); }
+QR_DEVICE uint64_t truncated(double x) { return __double2ull_rz(x); }
 QR_DEVICE double as_double(uint32_t low, uint32_t high) {
   return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
 }

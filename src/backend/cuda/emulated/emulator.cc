@@ -189,28 +189,30 @@ void Machine::check_order(size_t w, Access access, const Site& site) {
   const int mine = now_->thread;
   const int warp_epoch = warps_[static_cast<size_t>(now_->warp)].epoch;
   const auto is_ordered = [&](const Word::By& by) {
-    if (by.thread < 0 || by.thread == mine || by.epoch != epoch_) return true;
-    return by.thread / kLanes == now_->warp && by.warp_epoch != warp_epoch;
+    if (by.thread < 0 || by.epoch != epoch_ || (by.thread == mine && !by.many)) return true;
+    return !by.far && by.thread / kLanes == now_->warp && by.warp_epoch != warp_epoch;
+  };
+  const auto joined = [&](const Word::By& by) {
+    const bool is_now = by.thread >= 0 && by.epoch == epoch_;
+    return Word::By{mine, epoch_, warp_epoch, is_now && (by.many || by.thread != mine),
+                    is_now && (by.far || by.thread / kLanes != now_->warp)};
+  };
+  const auto race_with = [&](const char* what, const Word::By& by) {
+    fault(std::string("race with ") + what + " of thread " + std::to_string(by.thread), site);
   };
   if (word.is_pending) fault("a copy is under way that nobody waited for", site);
   if (async_) check_async(w, access, site);
-  if (!is_ordered(word.writer)) fault("race with a write of thread " + std::to_string(word.writer.thread), site);
+  if (!is_ordered(word.writer)) race_with("a write", word.writer);
+  if (access != Access::add && !is_ordered(word.adder)) race_with("an addition", word.adder);
+  if (access != Access::read && !is_ordered(word.reader)) race_with("a read", word.reader);
   if (access == Access::write) {
-    const bool seen_now = word.reader.epoch == epoch_;
-    if ((seen_now && word.far_readers) || !is_ordered(word.reader) ||
-        (seen_now && word.many_readers &&
-         (word.reader.thread / kLanes != now_->warp || word.reader.warp_epoch == warp_epoch))) {
-      fault("race with a read of thread " + std::to_string(word.reader.thread), site);
-    }
     word = Word();
     word.writer = {mine, epoch_, warp_epoch};
     return;
   }
   if (word.writer.thread == Word::nobody) fault("nobody has written this word of shared memory", site);
-  const bool seen_now = word.reader.thread >= 0 && word.reader.epoch == epoch_;
-  word.many_readers = seen_now && (word.many_readers || word.reader.thread != mine);
-  word.far_readers = seen_now && (word.far_readers || word.reader.thread / kLanes != now_->warp);
-  word.reader = {mine, epoch_, warp_epoch};
+  Word::By& by = access == Access::read ? word.reader : word.adder;
+  by = joined(by);
 }
 
 void Machine::touch_device(const void* p, int64_t bytes, uintptr_t align, const Site& site) {

@@ -19,7 +19,7 @@ namespace quire::emulated {
 
 using Site = std::source_location;
 
-enum class Access : uint8_t { read, write };
+enum class Access : uint8_t { read, write, add };
 
 // A fault of the program, planted through the door: what tests must notice.
 struct Mutation {

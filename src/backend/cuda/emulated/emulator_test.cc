@@ -60,6 +60,23 @@ TEST(Door, SharedMemoryBehindABarrier) {
   for (size_t i = 0; i < 128; ++i) EXPECT_EQ(ran.numbers[i], 63 - static_cast<int>(i) % 64);
 }
 
+TEST(Door, AllThreadsAddToOneWord) {
+  const Ran ran = run([](int32_t* n) {
+    const dev::Shared<uint32_t> s(16);
+    if (dev::thread() == 0) s[1] = 5;
+    dev::sync();
+    const uint32_t before = dev::add_to(s, 1, 2);  // 5, 7, 9 … in some order
+    dev::store(n + 64 * dev::block_x() + static_cast<int>(before - 5) / 2, 1000);
+    dev::sync();
+    dev::store(n + 128 + global_thread(), static_cast<int32_t>(s[1]));
+  });
+  EXPECT_EQ(ran.fault, "");
+  for (size_t i = 0; i < 128; ++i) {
+    EXPECT_EQ(ran.numbers[i], 1000);
+    EXPECT_EQ(ran.numbers[128 + i], 5 + 2 * 64);
+  }
+}
+
 TEST(Door, ShuffleTakesOfTheOtherLane) {
   const Ran ran = run([](int32_t* n) {
     const uint32_t got = dev::shuffle_xor(static_cast<uint32_t>(dev::thread()), 5);
@@ -208,6 +225,12 @@ TEST(Door, NumbersAreRoundedOnce) {
   EXPECT_EQ(dev::add(dev::widened(0x1p-24F), 1.0), 0x1.000001p0);
   EXPECT_EQ(dev::mul(dev::widened(0x1.000002p0F), 0x1.000002p0), 0x1.000004000004p0);
   EXPECT_EQ(dev::as_double(0x9abcdef0U, 0x3ff12345U), 0x1.123459abcdefp0);
+  EXPECT_EQ(dev::widened((uint64_t{1} << 60) + 129), 0x1p60 + 256);
+  EXPECT_EQ(dev::widened((uint64_t{1} << 60) + 128), 0x1p60);
+  EXPECT_EQ(dev::narrowed(1.0 + 0x1p-24), 1.0F);
+  EXPECT_EQ(dev::narrowed(1.0 + 0x1.8p-24), 1.0F + 0x1p-23F);
+  EXPECT_EQ(dev::truncated(0x1p60 + 0x1p20), (uint64_t{1} << 60) + (1 << 20));
+  EXPECT_EQ(dev::truncated(6.99), 6U);
 }
 
 // The fault of a kernel; it names this file.
@@ -239,6 +262,41 @@ TEST(Emulator, TellsRaces) {
     const dev::Shared<int32_t> s(0);
     s[0] = dev::thread();
   });
+}
+
+// Additions are ordered among themselves and with nothing else.
+TEST(Emulator, TellsRacesWithAdditions) {
+  expect_fault("race with an addition", [](int32_t* n) {
+    const dev::Shared<uint32_t> s(0);
+    if (dev::thread() == 0) s[0] = 0;
+    dev::sync();
+    dev::add_to(s, 0, 1);
+    if (dev::thread() == 63) dev::store(n, static_cast<int32_t>(s[0]));  // its own is not the only one
+    dev::sync();
+  });
+  expect_fault("race with an addition", [](int32_t*) {
+    const dev::Shared<uint32_t> s(0);
+    if (dev::thread() == 0) s[0] = 0;
+    dev::sync();
+    if (dev::thread() > 0) dev::add_to(s, 0, 1);
+    dev::sync_warp();
+    if (dev::thread() == 0) s[0] = 0;
+  });
+  expect_fault("race with a", [](int32_t*) {
+    const dev::Shared<uint32_t> s(0);
+    s[dev::thread()] = 0;
+    dev::sync();
+    s[dev::thread()] = 1;
+    dev::add_to(s, dev::thread() ^ 1, 1);
+  });
+  expect_fault("race with a", [](int32_t* n) {
+    const dev::Shared<uint32_t> s(0);
+    s[dev::thread()] = 0;
+    dev::sync();
+    dev::store(n, static_cast<int32_t>(s[dev::thread()]));
+    dev::add_to(s, dev::thread() ^ 1, 1);
+  });
+  expect_fault("nobody has written", [](int32_t*) { dev::add_to(dev::Shared<uint32_t>(0), dev::thread(), 1); });
 }
 
 // sync_warp orders a warp's lanes, not those of other warps; a shuffle orders nothing.

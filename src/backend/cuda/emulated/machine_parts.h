@@ -55,10 +55,10 @@ struct Machine::Word {
   enum : int { nobody = -1, bulk_copy = -2, barrier = -3 };  // in place of a thread that writes
   struct By {
     int thread = nobody, epoch = 0, warp_epoch = 0;
+    bool many = false, far = false;  // more than one thread of this epoch, more than one warp
   };
-  By writer, reader;
-  bool many_readers = false, far_readers = false;  // of more than one thread, of more than one warp
-  bool is_pending = false;                         // a copy to it is under way
+  By writer, reader, adder;  // since it was written
+  bool is_pending = false;   // a copy to it is under way
 };
 
 // What a thread knows to be over: of each mbarrier so many phases, of each warp so many wgmmas.
