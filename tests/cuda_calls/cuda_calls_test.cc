@@ -150,7 +150,6 @@ Result<World> make_world(Result<std::unique_ptr<Ops>> ops, const WorldKind& kind
     options.kv_disk = out.folder->path();
     options.kv_disk_bytes = 64 << 20;
   }
-  options.swap_bytes = kind.shape.window > 0 ? 1 << 20 : 0;
   EngineEnv env;
   env.clock = &the_clock();
   QR_TRY(out.engine, make_engine(*out.model, *out.ops, options, env));
@@ -259,7 +258,7 @@ Worlds worlds() {
 
 struct Seen {
   int n_hit = 0, n_failed = 0, n_all = 0, n_without_harm = 0, n_not_opened = 0;
-  int64_t n_ahead = 0, n_loaded = 0, n_swapped = 0;
+  int64_t n_ahead = 0, n_loaded = 0;
 };
 
 // One world after the other, of which every fourth is opened while a call fails.
@@ -291,7 +290,6 @@ void run_world(const TestDriver& driver, int number, int n_waves, Seen& seen) {
   const EngineStats stats = world->engine->stats();
   seen.n_ahead += stats.n_steps_ahead;
   seen.n_loaded += stats.n_loaded_tokens;
-  seen.n_swapped += stats.n_swaps_in;
 }
 
 TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
@@ -309,13 +307,13 @@ TEST(CudaCalls, WhereOneFailsItsStepEndsAndAllElseIsAsWithout) {
     EXPECT_GT(seen.n_failed, seen.n_hit / 2);
     EXPECT_GT(seen.n_without_harm, 0);
     EXPECT_GT(seen.n_ahead, all.n() / 2);
-    EXPECT_TRUE(all.n() < 100 || (seen.n_not_opened > 0 && seen.n_loaded > 0));
+    EXPECT_TRUE(all.n() < 100 || seen.n_not_opened > 0);
+    EXPECT_TRUE(all.n() < 500 || seen.n_loaded > 0);
   }
   std::printf(
       "calls that failed: %d, requests that ended so: %d of %d, without harm: %d, worlds not opened: %d, tokens "
-      "loaded: %ld, swaps: %ld\n",
-      seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened, static_cast<long>(seen.n_loaded),
-      static_cast<long>(seen.n_swapped));
+      "loaded: %ld\n",
+      seen.n_hit, seen.n_failed, seen.n_all, seen.n_without_harm, seen.n_not_opened, static_cast<long>(seen.n_loaded));
 }
 
 // The host does not reach them by itself. A copy of which a call fails says so, and the next one is done.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "backend/cpu/cpu_ops.h"
@@ -15,6 +16,7 @@
 #include "engine/engine.h"
 #include "io/test_folder.h"
 #include "tests/support/bits_sink.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -41,6 +43,12 @@ TinyModel tiny_model(bool has_window) {
   return TinyModel(shape, "q8_0", 3);
 }
 
+using Loading = std::function<Result<std::unique_ptr<Model>>(Ops& ops)>;
+
+Loading loading_of(const TinyModel& tiny) {
+  return [&tiny](Ops& ops) { return tiny.load(ops, "f16"); };
+}
+
 using Truth = std::array<std::vector<uint32_t>, kKinds>;
 
 struct Totals {
@@ -56,9 +64,9 @@ std::unique_ptr<Engine> engine_of(const Model& model, Ops& ops, EngineOptions op
   return std::move(*made);
 }
 
-Truth truth_of(const TinyModel& tiny) {
+Truth truth_of(const Loading& load) {
   const auto ops = *make_cpu_ops(CpuOptions{.n_threads = 1, .isa = {}, .pin = false});
-  const auto model = *tiny.load(*ops, "f16");
+  const auto model = *load(*ops);
   SystemClock clock;
   EngineOptions options;
   options.prefix_cache = false;
@@ -80,14 +88,14 @@ struct Way {
   int seed;
   bool has_disk, overlaps, as_graphs;
 };
-void run(const TinyModel& tiny, const Truth& truth, const Way& way, Totals& totals) {
+void run(const Loading& load, const Truth& truth, const Way& way, Totals& totals) {
   const TempFolder folder;
   Rng rng(static_cast<uint64_t>(way.seed));
   for (int life = 0; life < (way.has_disk ? 2 : 1); ++life) {
     auto runtime = cuda::make_fake_runtime({.seed = static_cast<uint64_t>(way.seed * 2 + life)});
     if (way.as_graphs) runtime = cuda::with_replays(std::move(runtime));
     const auto ops = *cuda::CudaOps::make(std::move(runtime), cpu_sample_kernels());
-    const auto model = *tiny.load(*ops, "f16");
+    const auto model = *load(*ops);
     SystemClock clock;
     EngineOptions options;
     options.overlap = way.overlaps;
@@ -134,11 +142,12 @@ TEST(CudaTiers, OneHashPerRequestHoweverBlocksCome) {
   Totals all;
   for (int seed = 0; seed < 6; ++seed) {
     const TinyModel tiny = tiny_model(seed % 3 > 0);
-    const Truth truth = truth_of(tiny);
+    const Loading load = loading_of(tiny);
+    const Truth truth = truth_of(load);
     for (const bool overlaps : {false, true}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + (overlaps ? ", overlapping" : ""));
       Totals totals;
-      run(tiny, truth, {seed, seed % 3 < 2, overlaps, seed >= 3}, totals);
+      run(load, truth, {seed, seed % 3 < 2, overlaps, seed >= 3}, totals);
       if (HasFatalFailure()) return;
       EXPECT_EQ(totals.n_ahead > 0, overlaps);
       all.n_ahead += totals.n_ahead;
@@ -152,6 +161,22 @@ TEST(CudaTiers, OneHashPerRequestHoweverBlocksCome) {
   EXPECT_GT(all.n_swapped, 0);
   std::printf("steps ahead: %ld, tokens loaded: %ld, swaps: %ld, sent back: %ld\n", static_cast<long>(all.n_ahead),
               static_cast<long>(all.n_loaded), static_cast<long>(all.n_swapped), static_cast<long>(all.n_evicted));
+}
+
+// States are swapped too.
+TEST(CudaTiers, WithStatesToo) {
+  const auto file = open_model(kGoldenModels + std::string("lfm2"));
+  ASSERT_TRUE(file) << file.error().message;
+  const Loading load = [&](Ops& ops) {
+    LoadOptions options;
+    options.k_codec = options.v_codec = find_kv_codec("f16");
+    options.weights = find_weight_format("q8_0");
+    return load_model(*file, ops, options);
+  };
+  Totals totals;
+  run(load, truth_of(load), {.seed = 1, .has_disk = false, .overlaps = true, .as_graphs = true}, totals);
+  EXPECT_GT(totals.n_ahead, 0);
+  EXPECT_GT(totals.n_swapped, 0);
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ BlockCopies::~BlockCopies() {
 
 // What was asked for and not told to be done counts as failed too: nobody knows which of them it was.
 void BlockCopies::fail(Direction& of, const Status& why) {
-  log_warn("copies of cache blocks " + std::string(of.what) + " failed, nothing else is lost: " + why.error().message);
   if (of.n > 0) static_cast<void>(runtime_->wait_beside(of.stream));
   of.n = 0;
   of.n_done = of.n_asked;
   of.sound_from = of.n_asked + 1;
+  log_warn("copies of cache blocks " + std::string(of.what) + " failed, nothing else is lost: " + why.error().message);
 }
 
 // The oldest slot is free again where its copy has happened.
