@@ -53,6 +53,7 @@ struct Two {
 
 std::vector<Hash128> path(uint64_t n) {
   std::vector<Hash128> out;
+  out.reserve(n);
   for (uint64_t i = 0; i < n; ++i) out.push_back({i, 0});
   return out;
 }
