@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "app/forward.h"
 #include "app/wire.h"
@@ -18,18 +17,17 @@ struct Kind {
   std::string weights = "q8_0", kv_type = "f16";
 };
 
-Result<std::vector<float>> logits_on(const std::string& backend,
-                                     const std::string& model,
-                                     size_t chunk,
-                                     const Kind& kind) {
+Result<std::vector<float>> logits_on(
+    const std::string& backend, const std::string& model, size_t chunk, const Kind& kind, size_t n_tokens = 23) {
   QR_TRY(LoadedModel loaded, load(ModelOptions{.model = golden_path(model),
                                                .backend = backend,
                                                .threads = 1,
                                                .kv_type = kind.kv_type,
                                                .weights = kind.weights}));
-  std::vector<Token> ids(23);
-  std::iota(ids.begin(), ids.end(), 1);
-  QR_TRY(Forward forward, Forward::make(*loaded.model, *loaded.ops, 23, static_cast<int>(chunk)));
+  std::vector<Token> ids(n_tokens);
+  for (size_t i = 0; i < n_tokens; ++i) ids[i] = static_cast<Token>(i % 100 + 1);
+  QR_TRY(Forward forward,
+         Forward::make(*loaded.model, *loaded.ops, static_cast<int>(n_tokens), static_cast<int>(chunk)));
   std::vector<float> out;
   for (size_t at = 0; at < ids.size(); at += chunk) {
     QR_TRY(const Tensor part, forward.run(std::span(ids).subspan(at, std::min(chunk, ids.size() - at))));
@@ -80,6 +78,15 @@ TEST(CudaTensorKinds, LogitsAreNearTheCpusAndTheSameInChunks) {
     const float largest = std::abs(*std::ranges::max_element(truth, {}, [](float v) { return std::abs(v); }));
     ASSERT_EQ(whole.size(), truth.size());
     for (size_t i = 0; i < truth.size(); ++i) ASSERT_NEAR(whole[i], truth[i], 0.01F * largest) << model << i;
+  }
+}
+
+// In one pass by wgmma, in chunks by mma.
+TEST(CudaTensorKinds, LogitsOfManyRowsAreTheSameInChunks) {
+  const Kind kind{"bf16", "bf16"};
+  const std::vector<float> whole = *logits_on("cuda-tensor", "llama", 150, kind, 150);
+  for (const size_t chunk : {17, 100}) {
+    EXPECT_TRUE(have_same_bits(whole, *logits_on("cuda-tensor", "llama", chunk, kind, 150))) << chunk;
   }
 }
 
