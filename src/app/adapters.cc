@@ -90,6 +90,20 @@ Status check_adapters(const std::vector<std::string>& options,
   return {};
 }
 
+int64_t adapter_bytes_of(const std::vector<std::string>& options, const ServeLimits& limits) {
+  int64_t out = 0;
+  for (const std::string& option : options) {
+    const auto one = split(option);
+    if (!one) continue;
+    std::filesystem::path path = one->folder;
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error)) path /= "adapter_model.safetensors";
+    const auto bytes = std::filesystem::file_size(path, error);
+    if (!error) out += 2 * static_cast<int64_t>(bytes);
+  }
+  return std::min(out, limits.adapter_bytes);
+}
+
 Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::string>& options,
                                                     const ModelOptions& model,
                                                     const LoadedModel& loaded,

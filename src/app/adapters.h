@@ -1,5 +1,6 @@
 // --lora NAME=PATH: adapters that a model has from the start.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ std::string name_of_adapter(const std::vector<std::string>& options);
 Status check_adapters(const std::vector<std::string>& options,
                       const std::vector<std::string>& names,
                       const ServeLimits& limits);
+// Bytes of memory that they take together, about: twice their files, whose numbers of 16 bits may become floats, and no
+// more than the limit. What is not there counts nothing.
+int64_t adapter_bytes_of(const std::vector<std::string>& options, const ServeLimits& limits);
 // A table for this model, loaded as `model` says, which outlives it, with these adapters. Errors as load_lora's, with
 // the option in front.
 Result<std::unique_ptr<AdapterTable>> load_adapters(const std::vector<std::string>& options,

@@ -22,10 +22,10 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(ModelOptions model,
                                                         const std::vector<std::string>& adapters) {
   std::unique_ptr<LocalServer> out(new LocalServer);
   QR_TRY_VOID(load_options(model, nullptr));
-  QR_TRY(ModelFile file, fit_memory(model, engine));
+  ServeOptions serve;
+  QR_TRY(ModelFile file, fit_memory(model, engine, {}, adapter_bytes_of(adapters, serve.limits)));
   QR_TRY(out->loaded_, load(model, std::move(file)));
   if (!out->loaded_.tokenizer) return fail(Code::unsupported, out->loaded_.path + " has no tokenizer");
-  ServeOptions serve;
   serve.models = {out->model()};
   QR_TRY_VOID(check_adapters(adapters, serve.models, serve.limits));
   QR_TRY(out->adapters_, load_adapters(adapters, model, out->loaded_, serve.limits));

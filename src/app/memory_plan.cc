@@ -235,14 +235,15 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
     return tl::make_unexpected(does_not_fit("the model", fixed + smallest, available,
                                             one_of({smaller_weights(needs), "a smaller model", "more memory"})));
   }
-  const int64_t room_tokens = tokens_in(needs, left) / kCtxStep * kCtxStep;
+  const auto tokens_of = [&](int64_t bytes) { return tokens_in(needs, bytes) / kCtxStep * kCtxStep; };
   if (wanted.kv_bytes > 0) {
     if (wanted.kv_bytes <= left) return MemoryPlan{wanted.n_ctx > 0 ? wanted.n_ctx : needs.n_ctx, wanted.kv_bytes};
     return tl::make_unexpected(does_not_fit("--kv-memory " + memory_text(wanted.kv_bytes), fixed + wanted.kv_bytes,
                                             available, "--kv-memory " + std::to_string(left >> 20) + "M or auto"));
   }
   if (smallest > left) {
-    const std::string ctx = wanted.n_ctx > 0 && room_tokens > 0 ? "--ctx " + std::to_string(room_tokens) : "";
+    const int64_t n_fit = tokens_of(left);
+    const std::string ctx = wanted.n_ctx > 0 && n_fit > 0 ? "--ctx " + std::to_string(n_fit) : "";
     const std::string advice = one_of({ctx, smaller_weights(needs), "a smaller model"});
     const std::string what = wanted.n_ctx > 0 ? "--ctx " + std::to_string(wanted.n_ctx) : "the model with a context";
     return tl::make_unexpected(does_not_fit(what, fixed + smallest, available, advice));
@@ -250,14 +251,16 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, int64_t available, cons
   MemoryPlan out;
   out.n_ctx = wanted.n_ctx;
   if (out.n_ctx == 0) {
-    const bool whole = needs.kv_bytes(needs.n_ctx) <= left;
-    out.n_ctx =
-        whole ? needs.n_ctx : static_cast<int>(std::max(room_tokens, std::min<int64_t>(needs.n_ctx, kLeastCtx)));
+    const int64_t beside_adapters = std::max(left - needs.adapters, smallest);
+    const bool whole = needs.kv_bytes(needs.n_ctx) <= beside_adapters;
+    out.n_ctx = whole
+                    ? needs.n_ctx
+                    : static_cast<int>(std::max(tokens_of(beside_adapters), std::min<int64_t>(needs.n_ctx, kLeastCtx)));
   }
   const int64_t context = needs.kv_bytes(out.n_ctx);
   const int64_t spare = needs.kv_bytes(1);  // a copy of a shared last block
   const int64_t many = context * std::min(wanted.max_seqs, 8) + spare;
-  out.kv_bytes = std::clamp(many, context, std::max(context, left / 2));
+  out.kv_bytes = std::clamp(many, context, std::max(context, std::min(left / 2, left - needs.adapters)));
   return out;
 }
 
@@ -272,10 +275,14 @@ Status check_context(const MemoryNeeds& needs, int n_ctx, int64_t kv_bytes) {
                                           own.kv_bytes(n_ctx), kv_bytes, one_of({ctx, memory})));
 }
 
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const DraftSource& draft) {
+Result<ModelFile> fit_memory(ModelOptions& model,
+                             EngineOptions& options,
+                             const DraftSource& draft,
+                             int64_t adapter_bytes) {
   QR_TRY(model.model, model_path(model.model));
   QR_TRY(ModelFile file, open_model(model.model));
-  QR_TRY(const MemoryNeeds needs, measure_needs(file, model, options, draft));
+  QR_TRY(MemoryNeeds needs, measure_needs(file, model, options, draft));
+  needs.adapters = adapter_bytes;
   if (const Status fits = check_context(needs, options.n_ctx, options.kv_bytes); !fits)
     return error_within(model.model, fits.error());
   const auto own_bytes = static_cast<double>(needs.token_bytes - needs.draft.token_bytes);

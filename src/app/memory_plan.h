@@ -17,6 +17,7 @@ struct MemoryNeeds {
   int64_t scratch = 0;          // of a step, with `n_ctx` positions
   int64_t largest = 0;          // a matrix that is converted on its way: memory for the time of loading only
   int64_t process = 0;          // the rest, roughly: program, vocabulary, threads, sockets
+  int64_t adapters = 0;         // that are loaded when the cache is there, about: what it leaves
   int64_t token_bytes = 0;      // of the cache
   int64_t window_token_bytes = 0, window_tokens = 0;  // of them by layers with a window, which keep so many tokens
   int64_t state_bytes = 0;                            // of the states of one sequence, whatever its length
@@ -64,8 +65,11 @@ Status check_context(const MemoryNeeds& needs, int n_ctx, int64_t kv_bytes);
 
 // Both of them for a model that is about to be loaded: fills in `options` and model.ctx. Its file, opened, for load().
 // Code::not_found without a model. `draft` as above: a model that drafts gets as many tokens of cache as the other one,
-// heads need none. options.kv_bytes are the other one's alone.
-Result<ModelFile> fit_memory(ModelOptions& model, EngineOptions& options, const DraftSource& draft = {});
+// heads need none. options.kv_bytes are the other one's alone. `adapter_bytes`: MemoryNeeds::adapters.
+Result<ModelFile> fit_memory(ModelOptions& model,
+                             EngineOptions& options,
+                             const DraftSource& draft = {},
+                             int64_t adapter_bytes = 0);
 
 // What load() checks of a model that was not fitted: one block of cache and one token a step, no more.
 Status check_weights_fit(const ModelFile& file, const ModelOptions& model);

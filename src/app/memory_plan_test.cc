@@ -48,6 +48,24 @@ TEST(MemoryPlan, OneContextTakesAllThatIsLeft) {
   EXPECT_EQ(plan->kv_bytes, 256 * kMiB);
 }
 
+// They are loaded when the cache is there, which leaves them what nobody asked it to take.
+TEST(MemoryPlan, TheCacheLeavesRoomForAdapters) {
+  MemoryNeeds with = needs();
+  with.adapters = 56 * kMiB;
+  const auto plan = plan_memory(with, kFixed + 256 * kMiB, wanted(0));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->kv_bytes, 192 * kMiB);
+  const auto asked = plan_memory(with, kFixed + 256 * kMiB, wanted(1000, 201 * kMiB));
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->kv_bytes, 201 * kMiB);
+  for (const auto& [adapters, cache] : {std::pair{400, 500}, {600, 400}, {900, 256}}) {
+    with.adapters = adapters * kMiB;
+    const auto of_many = plan_memory(with, kFixed + 1000 * kMiB, wanted(4096));
+    ASSERT_TRUE(of_many);
+    EXPECT_EQ(of_many->kv_bytes, cache * kMiB) << adapters;
+  }
+}
+
 TEST(MemoryPlan, AContextThatNobodyAskedForShrinks) {
   const auto plan = plan_memory(needs(), kFixed + 100 * kMiB, wanted(0));
   ASSERT_TRUE(plan);

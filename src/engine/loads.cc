@@ -10,6 +10,9 @@ constexpr int64_t kLeastPatienceNs = 50'000'000;       // a thread may have to w
 constexpr int64_t kUnknownPatienceNs = 2'000'000'000;  // before any step has told what computing takes
 constexpr int64_t kLate = 10;                          // times what was predicted
 constexpr int64_t kAskShare = 8;                       // asking may take this part of what computing takes
+// Bytes that all loads together ask a device to copy before a step: a millisecond or two, since who asks for more than
+// the device's rings hold waits for it.
+constexpr size_t kMostCopied = size_t{32} << 20;
 
 }  // namespace
 
@@ -121,14 +124,15 @@ std::shared_ptr<TierRead> Loads::read(const Prefix& prefix, Load& load) {
 
 void Loads::poll(std::span<const std::unique_ptr<Sequence>> running, int64_t now_ns, bool nobody_moves) {
   const bool waits = nobody_moves || std::ranges::all_of(running, [](const auto& seq) { return seq->load != nullptr; });
+  size_t room = kMostCopied;
   for (const auto& seq : running) {
     if (seq->load == nullptr) continue;
     Load& load = *seq->load;
     if (load.search != nullptr && !load.search->over() && now_ns < load.give_up_ns) continue;
     const bool own = load.read != nullptr;
-    if (own) take_in(load, waits);
+    const bool is_cut = own && take_in(load, waits, room);
     const bool over = own ? load.run.arrived_all() : !goes_on(*seq, now_ns);
-    if (!over && now_ns < load.give_up_ns) continue;
+    if (!over && (is_cut || now_ns < load.give_up_ns)) continue;
     if (!over) ++uses_.accounts.counters().n_loads_overtaken;
     end(*seq);
   }
@@ -156,25 +160,31 @@ int Loads::retain(const Prefix& prefix, std::span<const RetentionRange> ranges, 
   return uses_.tiers.retain(wishes, now_ns);
 }
 
-// Begins to copy what has come into its blocks.
-void Loads::put_all(Load& load) const {
+// Begins to copy what has come into its blocks. True: it stopped for want of room, unless it waits anyway; where the
+// host reaches the blocks there is no end of that.
+bool Loads::put_all(Load& load, bool waits, size_t& room) const {
+  const bool is_bounded = !waits && uses_.pasts.cache().view().copier() != nullptr;
   TierBlock block;
   while (load.copies.size() < load.run.n_blocks() && (load.copies.empty() || load.copies.back() != Copier::kFailed)) {
+    if (is_bounded && room == 0) return true;
     const size_t i = load.copies.size();
     const TierRead::State state = load.read->take(i, block);
-    if (state == TierRead::State::coming) return;
+    if (state == TierRead::State::coming) return false;
+    room -= std::min(room, block.bytes.size());
     load.copies.push_back(state == TierRead::State::here ? put(block, load.run.blocks(i)) : Copier::kFailed);
   }
+  return false;
 }
 
 // Nobody reads a block before its copy is known to be done. waits: for those that are under way.
-void Loads::take_in(Load& load, bool waits) {
-  put_all(load);
+// True: as put_all's.
+bool Loads::take_in(Load& load, bool waits, size_t& room) {
+  const bool is_cut = put_all(load, waits, room);
   const KvView memory = uses_.pasts.cache().view();
   while (load.run.n_arrived() < load.copies.size()) {
     const size_t i = load.run.n_arrived();
     const CopyState state = memory.state(load.copies[i], waits);
-    if (state == CopyState::under_way) return;
+    if (state == CopyState::under_way) return is_cut;
     if (state == CopyState::done) {
       arrived(load, i);
       ++load.n_arrived;
@@ -186,6 +196,7 @@ void Loads::take_in(Load& load, bool waits) {
       ++uses_.accounts.counters().n_loads_lost;
     }
   }
+  return is_cut;
 }
 
 // Where it was computed meanwhile it is found there, and this one is nobody's.

@@ -44,8 +44,8 @@ class Loads {
   bool fetch(Sequence& seq, int64_t now_ns);
   bool goes_on(Sequence& seq, int64_t now_ns);
   std::shared_ptr<TierRead> read(const Prefix& prefix, Load& load);
-  void take_in(Load& load, bool waits);
-  void put_all(Load& load) const;
+  bool take_in(Load& load, bool waits, size_t& room);
+  bool put_all(Load& load, bool waits, size_t& room) const;
   void arrived(Load& load, size_t i) const;
   int64_t put(const TierBlock& block, const GroupBlocks& to) const;
   void end(Sequence& seq);

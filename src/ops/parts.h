@@ -33,6 +33,13 @@ struct KvRows {
   Tensor k, v, slots, tails;
 };
 
+// How many of an op's first parts want their input in the order that the first one wants. REQUIRES one at least.
+inline size_t n_same_order(std::span<const Linear> parts) {
+  size_t n = 1;
+  while (n < parts.size() && parts[n].order.data == parts.front().order.data) ++n;
+  return n;
+}
+
 // Leaves in.input().
 void norm_rows(Ops& ops, const NormedRows& in);
 

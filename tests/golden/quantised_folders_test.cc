@@ -2,39 +2,24 @@
 // dequantised (tests/golden/quantised, made by tools/fixtures/make_quantised_fixtures.py): as f32 logprobs within 1e-3
 // and every greedy choice the same, on every backend and instruction set; in the formats that the weights are repacked
 // into, near, and the same bits everywhere.
+#include "tests/support/quantised_folders.h"
+
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "backend/cpu/cpu_ops.h"
 #include "model/gguf_form.h"
+#include "tests/support/golden_models.h"
 #include "tests/support/golden_run.h"
 #include "tests/support/json_file.h"
 
 namespace quire {
 namespace {
 
-constexpr const char* kFolders = "tests/golden/quantised/";
-
-std::vector<std::string> folders() {
-  std::vector<std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(kFolders)) {
-    out.push_back(entry.path().filename().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::string test_name(const testing::TestParamInfo<std::string>& each) {
-  std::string out = each.param;
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
-}
-
 Json first_run(const std::string& folder) {
-  return (*read_json(kFolders + folder + "/expected.json").find("runs")->as_array())[0];
+  return (*read_json(kQuantisedFolders + folder + "/expected.json").find("runs")->as_array())[0];
 }
 
 class QuantisedFolder : public testing::TestWithParam<std::string> {};
@@ -49,7 +34,7 @@ TEST_P(QuantisedFolder, MatchesTheReference) {
   }
   for (ModelOptions options : ways) {
     SCOPED_TRACE(options.backend + " " + options.isa + " " + options.weights);
-    options.model = kFolders + GetParam();
+    options.model = kQuantisedFolders + GetParam();
     options.kv_type = "f32";
     const Result<LoadedModel> loaded = load(options);
     ASSERT_TRUE(loaded) << loaded.error().message;
@@ -65,7 +50,7 @@ TEST_P(QuantisedFolder, GivesTheSameBitsEverywhere) {
   for (const std::string& isa : cpu_isas()) {
     for (const int threads : {1, 3}) {
       const Result<LoadedModel> loaded =
-          load({.model = kFolders + GetParam(), .isa = isa, .threads = threads, .kv_type = "f32"});
+          load({.model = kQuantisedFolders + GetParam(), .isa = isa, .threads = threads, .kv_type = "f32"});
       ASSERT_TRUE(loaded) << loaded.error().message;
       const auto logits = logits_of(*loaded, ids, threads == 1 ? 256 : 5);
       ASSERT_TRUE(logits);
@@ -75,14 +60,14 @@ TEST_P(QuantisedFolder, GivesTheSameBitsEverywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, QuantisedFolder, testing::ValuesIn(folders()), test_name);
+INSTANTIATE_TEST_SUITE_P(Folders, QuantisedFolder, testing::ValuesIn(quantised_folders()), golden_model_name);
 
 // All ways of repacking are among the fixtures.
 TEST(QuantisedFolders, UseEveryFormatAndOrder) {
   std::set<std::string_view> formats;
   size_t n_ordered = 0;
-  for (const std::string& name : folders()) {
-    const Result<ModelFile> file = open_model(kFolders + name);
+  for (const std::string& name : quantised_folders()) {
+    const Result<ModelFile> file = open_model(kQuantisedFolders + name);
     ASSERT_TRUE(file) << file.error().message;
     for (const HostWeight& weight : file->tensors) {
       if (weight.made == nullptr) continue;
@@ -109,7 +94,7 @@ std::vector<float> numbers_of(const HostWeight& weight) {
 
 // Of each head 48 rows make keys of a latent, and 32 values: the first become columns.
 TEST(QuantisedFolders, LatentMatricesAreTheFoldersNumbersInAnotherOrder) {
-  const Result<ModelFile> folder = open_model(std::string(kFolders) + "fp8-latent");
+  const Result<ModelFile> folder = open_model(std::string(kQuantisedFolders) + "fp8-latent");
   ASSERT_TRUE(folder) << folder.error().message;
   const Result<ModelFile> file = neutral_form(*folder);
   ASSERT_TRUE(file) << file.error().message;
@@ -133,7 +118,7 @@ TEST(QuantisedFolders, LatentMatricesAreTheFoldersNumbersInAnotherOrder) {
 }
 
 TEST(QuantisedFolders, AreNotWrittenAsGguf) {
-  const Result<ModelFile> folder = open_model(std::string(kFolders) + "awq-4");
+  const Result<ModelFile> folder = open_model(std::string(kQuantisedFolders) + "awq-4");
   ASSERT_TRUE(folder) << folder.error().message;
   const Result<ModelFile> file = gguf_form(*folder);
   ASSERT_FALSE(file);

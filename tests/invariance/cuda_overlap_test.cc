@@ -8,7 +8,6 @@
 #include <bit>
 #include <functional>
 #include <future>
-#include <list>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/cuda/backend.h"
@@ -17,6 +16,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "tests/support/golden_models.h"
+#include "tests/support/tiny_adapter.h"
 #include "tests/support/tiny_model.h"
 
 namespace quire {
@@ -55,40 +55,6 @@ Request request(int i, bool all_greedy) {
   out.sampling.seed = static_cast<uint64_t>(i) * 31;
   if (i % 2 == 0) out.sampling.n_logprobs = 1;
   for (Token id = 0; i % 2 == 1 && id < 5; ++id) out.stop_ids.push_back(static_cast<Token>(i + 9 * id));
-  return out;
-}
-
-// Of every product of a layer.
-std::shared_ptr<const Adapter> random_adapter(const Model& model, Ops& ops, uint64_t seed) {
-  constexpr int64_t kRank = 3;
-  const auto n_layers = static_cast<size_t>(model.info().n_layers);
-  const auto sites = model.adapter_sites();
-  Rng rng(seed);
-  std::list<std::vector<float>> numbers;
-  const auto some = [&](int64_t n) -> std::span<const float> {
-    std::vector<float>& out = numbers.emplace_back(static_cast<size_t>(n));
-    for (float& v : out) v = rng.normal() * 0.3F;
-    return out;
-  };
-  std::vector<LowRankSource> from;
-  for (const AdapterSite& site : sites) {
-    from.push_back({.n_in = site.n_in, .n_out = site.n_out});
-    if (static_cast<size_t>(site.layer) >= n_layers) continue;
-    from.back().rank = kRank;
-    from.back().a = some(kRank * site.n_in);
-    from.back().b = some(kRank * site.n_out);
-  }
-  std::vector<LowRank> to(from.size());
-  auto out = std::make_shared<Adapter>();
-  out->memory = *ops.load_low_rank(from, to);
-  out->content = seed;
-  out->layers.resize(n_layers + 1);
-  for (size_t i = 0; i < sites.size(); ++i) {
-    if (from[i].rank == 0) continue;
-    auto& product = out->layers[static_cast<size_t>(sites[i].layer)].*sites[i].product;
-    product.resize(std::max(product.size(), sites[i].index + 1));
-    product[sites[i].index] = to[i];
-  }
   return out;
 }
 
@@ -160,7 +126,7 @@ void run(Ops& ops, const Wanted& wanted, Totals& totals) {
     if (const uint64_t adapter = adapter_of(i, seed); adapter != 0) {
       auto loading = std::async(std::launch::async, [&] { return random_adapter(**model, ops, adapter); });
       (*engine)->step();
-      wanted_now.adapter = loading.get();
+      wanted_now.adapter = *loading.get();
     }
     const auto id = (*engine)->submit(std::move(wanted_now), sinks.emplace_back(std::make_shared<BitSink>()));
     ASSERT_TRUE(id) << id.error().message;
@@ -198,7 +164,7 @@ Truth alone(Ops& ops, const Loading& load, int seed) {
     const auto sink = std::make_shared<BitSink>();
     Request wanted = request(i, seed % 2 == 0);
     if (const uint64_t adapter = adapter_of(i, seed); adapter != 0)
-      wanted.adapter = random_adapter(**model, ops, adapter);
+      wanted.adapter = *random_adapter(**model, ops, adapter);
     EXPECT_TRUE((*engine)->submit(std::move(wanted), sink));
     while ((*engine)->step()) {
     }

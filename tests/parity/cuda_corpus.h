@@ -94,6 +94,7 @@ inline std::vector<float> on_cpu(Body body) {
 
 // On every device that this program has; of the emulated one in several orders of its threads.
 std::vector<std::vector<float>> on_devices(Body body);
+std::vector<std::vector<float>> in_tensor_arithmetic(Body body);  // the same in that, by two runtimes
 
 inline void expect_same(Body body) {
   const std::vector<float> truth = on_cpu(body);

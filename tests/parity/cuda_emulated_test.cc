@@ -22,6 +22,18 @@ static std::vector<float> on_driver(Body body) {
   return body(bench);
 }
 
+std::vector<std::vector<float>> in_tensor_arithmetic(Body body) {
+  std::vector<std::vector<float>> out;
+  const auto driver = cuda::open_driver_runtime(
+      {.library = cuda::fake_libcuda_path(), .image = std::as_bytes(std::span(cuda::kFakeImage))});
+  for (const auto& runtime : {*driver, cuda::make_fake_runtime({.seed = 1})}) {
+    const auto ops = cuda::CudaOps::make(runtime, cpu_sample_kernels(), CudaArithmetic::tensor);
+    Bench bench(**ops);
+    out.push_back(body(bench));
+  }
+  return out;
+}
+
 std::vector<std::vector<float>> on_devices(Body body) {
   std::vector<std::vector<float>> out = {on_driver(body)};
   for (const uint64_t seed : {0, 1, 2}) out.push_back(on_cuda(body, {.seed = seed}));

@@ -1,8 +1,5 @@
 // Tensor arithmetic, by way of a driver too: near the reference backend's loops, and parts of a product in other
 // formats with the bits that they have everywhere. Its own bits: backend/cuda/emulated/tensor_products_test.cc.
-#include "backend/cuda/driver/runtime_cuda.h"
-#include "backend/cuda/emulated/fake_libcuda.h"
-#include "backend/cuda/emulated/runtime_fake.h"
 #include "backend/ref/ref_ops.h"
 #include "tests/parity/cuda_corpus.h"
 
@@ -12,16 +9,6 @@ namespace {
 std::vector<float> on(Ops& ops, Body body) {
   Bench bench(ops);
   return body(bench);
-}
-
-std::vector<std::vector<float>> in_tensor_arithmetic(Body body) {
-  std::vector<std::vector<float>> out;
-  const auto driver = cuda::open_driver_runtime(
-      {.library = cuda::fake_libcuda_path(), .image = std::as_bytes(std::span(cuda::kFakeImage))});
-  for (const auto& runtime : {*driver, cuda::make_fake_runtime({.seed = 1})}) {
-    out.push_back(on(**cuda::CudaOps::make(runtime, cpu_sample_kernels(), CudaArithmetic::tensor), body));
-  }
-  return out;
 }
 
 void expect_near_the_reference(Body body, float tolerance) {

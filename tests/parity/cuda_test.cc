@@ -17,6 +17,26 @@ TEST(Cuda, LinearHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product(bench, 129, 1120, 192); });
 }
 
+// Parts that share an order of columns, have another one or none, and one of floats between them.
+TEST(Cuda, LinearOfColumnsInAnOrderHasTheBitsOfTheCpu) {
+  expect_same([](Bench& bench) {
+    const char* formats[] = {"q8_0", "q4_0", "q8_0", "f16", "q8_0"};
+    const uint64_t orders[] = {7, 7, 8, 0, 0};
+    std::vector<float> out;
+    for (const int64_t n : {1, 5, 40}) {
+      std::vector<Linear> parts;
+      for (size_t p = 0; p < 5; ++p) {
+        parts.push_back(
+            load_ordered(bench.ops(), stored_weight(*find_weight_format(formats[p]), 20, 96, p), orders[p]));
+      }
+      const Tensor y = bench.floats(Matrix(n, 100));
+      bench.ops().linear(y, bench.floats(Matrix(n, 96, 2)), parts);
+      std::ranges::copy(bench.values(y), std::back_inserter(out));
+    }
+    return out;
+  });
+}
+
 // More runs of rows than share weights, in uneven batches.
 TEST(Cuda, LinearOfManyRowsHasTheBitsOfTheCpu) {
   expect_same([](Bench& bench) { return product(bench, 8 * 128 + 1, 64, 3); });

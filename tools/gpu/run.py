@@ -158,17 +158,17 @@ def part_answers():
 
 
 def made(name):
-    """Its path, or None, and what was said meanwhile. Others are removed: there is room for one."""
+    """Its path, or None where it could not be made, and what was said meanwhile. Others are removed: there is room for one."""
     file, folders = f'quire-gpu-{name}.gguf', (MODELS, tempfile.gettempdir())
     for path in (os.path.join(folder, file) for folder in folders):
         if os.path.exists(path):
             return path, ''
-    for other in (path for folder in folders for path in glob.glob(os.path.join(folder, 'quire-gpu-*.gguf'))):
+    for other in (path for folder in folders for path in glob.glob(os.path.join(folder, 'quire-gpu-*'))):
         os.remove(other)
     shape, kind, gigabytes = MODELS_MADE[name]
     folder = next((folder for folder in folders if shutil.disk_usage(folder).free > 1.02e9 * gigabytes), None)
     if folder is None:
-        return None, f'there is no room for {gigabytes} GB in {" and ".join(folders)}: skipped\n'
+        raise Stopped(f'there is no room for {gigabytes} GB in {" and ".join(folders)}: skipped\n')
     path = os.path.join(folder, file)
     text = run(sys.executable, os.path.join(HERE, 'make_model.py'), '--shape', shape, '--type', kind, '--out', path)
     return (path, text) if os.path.exists(path) else (None, text)
@@ -285,6 +285,9 @@ def main():
             continue
         except (OSError, RuntimeError, ValueError) as error:
             text = f'{error}\n'
+            if time.monotonic() >= min(Deadline.of_part, Deadline.of_all):
+                print(f'== {name}\nstopped: {text}', flush=True)
+                continue
         with open(os.path.join(RESULTS, name + '.txt'), 'w', encoding='utf-8') as file:
             file.write(text)
         print(f'== {name}\n{text}', flush=True)

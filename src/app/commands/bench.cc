@@ -436,6 +436,8 @@ Status run(Args& args) {
     const int n_seqs = args.batch.empty() ? 8 : args.batch.front();
     return compare_batching(loaded, {args.n_requests, n_seqs, n_prompt, args.n_generate}, args.json);
   }
+  if (args.overlap && !options.proposer.empty())
+    return fail(Code::invalid, "--overlap and --spec exclude each other: steps with guesses do not overlap");
   if (args.overlap) {
     return bench_overlap(loaded, {args.batch, n_prompt, args.n_generate, args.repeat, args.sampled, args.json});
   }

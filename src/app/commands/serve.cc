@@ -312,7 +312,8 @@ Status run(Args& args) {
   QR_TRY(const std::unique_ptr<Listening> listening, Listening::start(args.serve, metrics));
   QR_TRY_VOID(check_reachable(args.directory, listening->url()));
   auto watch = std::make_unique<LoadWatch>(signals);
-  QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_source(args.spec, args.model)));
+  QR_TRY(ModelFile file, fit_memory(args.model, args.engine, draft_source(args.spec, args.model),
+                                    adapter_bytes_of(args.adapters, args.serve.limits)));
   QR_TRY(const LoadedModel loaded, load(args.model, std::move(file)));
   QR_TRY(const Drafter drafter, load_drafter(args.spec, args.model, loaded));
   drop_if_costly(args.spec, loaded.model->info(), args.engine);

@@ -35,13 +35,6 @@ const T& by_name(std::span<const T* const> table, std::string_view T::* name, st
   return **at;
 }
 
-// How many of an op's first parts want their input in the order that the first one wants.
-inline size_t n_same_order(std::span<const Linear> parts) {
-  size_t n = 1;
-  while (n < parts.size() && parts[n].order.data == parts.front().order.data) ++n;
-  return n;
-}
-
 // How far ahead products ask for weights, on this machine.
 int64_t prefetch_bytes(const IsaTable& isa);
 // Where the threads that options ask for sit.

@@ -105,6 +105,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void reuse(const std::byte* data, int64_t bytes) override;
   std::byte* pinned(int64_t bytes);
   Status load(std::byte* to, const void* from, int64_t bytes);
+  Result<Tensor> keep_order(std::span<const int32_t> order);
   void wait();
   // Any wait of the host: it counts how long it took.
   void wait_by(const auto& how) {
@@ -153,7 +154,7 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   void multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts);
   // Room in the workspace for rows as products want them.
   QuantizedRows quantised_rows(int64_t n, int64_t n_in) const;
-  QuantizedRows quantise(const Tensor& x);
+  QuantizedRows quantise(const Tensor& x, const Tensor& order);  // order: of all parts, as Linear has it
   // What norm_rows and what gated leave, quantised; empty where that takes more than one kernel.
   std::optional<QuantizedRows> norm_quantised(const NormedRows& in, std::span<const Linear> parts);
   std::optional<QuantizedRows> gated_quantised(const Tensor& gate,
@@ -180,6 +181,8 @@ class CudaOps final : public Ops, public AheadOps, private Copier {
   const CudaArithmetic arithmetic_;
   bool has_wgmma_ = false;  // and its sums are those of mma
   std::vector<std::byte*> memory_;
+  std::vector<int32_t> last_order_;  // of columns, and where the device has it: matrices side by side share one
+  Tensor last_order_there_;
   std::byte* workspace_ = nullptr;
   TableCopies tables_;
   Slopes slopes_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 
@@ -23,6 +24,7 @@ void BlockCopies::fail(Direction& of, const Status& why) {
   of.n = 0;
   of.n_done = of.n_asked;
   of.sound_from = of.n_asked + 1;
+  if (std::exchange(of.is_failing, true)) return;
   log_warn("copies of cache blocks " + std::string(of.what) + " failed, nothing else is lost: " + why.error().message);
 }
 
@@ -38,18 +40,27 @@ Status BlockCopies::take_oldest(Direction& of, bool waits, bool& has_happened) {
   if (!has_happened) return {};
   if (slot.to != nullptr) std::memcpy(slot.to, slot.pinned, static_cast<size_t>(slot.bytes));
   of.n_done = slot.number;
+  of.is_failing = false;
   of.first = (of.first + 1) % of.slots.size();
   --of.n;
   return {};
 }
 
+// All of them: a ring of some would end at the first that is missing.
+Status BlockCopies::take_slots(Direction& of) {
+  if (of.slots.back().pinned != nullptr) return {};
+  for (Slot& slot : of.slots) {
+    if (slot.pinned != nullptr) continue;
+    QR_TRY(slot.pinned, runtime_->allocate(kSlotBytes, Place::pinned));
+  }
+  return {};
+}
+
 Status BlockCopies::ask_for(Direction& of, std::byte* device, std::byte* host, int64_t bytes) {
+  QR_TRY_VOID(take_slots(of));
   bool has_happened = true;
   if (of.n == of.slots.size()) QR_TRY_VOID(take_oldest(of, true, has_happened));
   Slot& slot = of.at(of.n);
-  if (slot.pinned == nullptr) {
-    QR_TRY(slot.pinned, runtime_->allocate(kSlotBytes, Place::pinned));
-  }
   const bool is_in = of.stream == CopyStream::in;
   if (is_in) std::memcpy(slot.pinned, host, static_cast<size_t>(bytes));
   slot.on_device = device;

@@ -1,5 +1,5 @@
 // Copies of cache blocks between the device and the host's memory, on streams beside the one that computes: bytes go
-// through a ring of pinned memory for each direction, of kCopyMarks slots that are taken when they are first wanted.
+// through a ring of pinned memory for each direction, of kCopyMarks slots that are taken when one is first wanted.
 // Where a ring is full its oldest copy is waited for, and nothing else. Copier (tensor/buffer.h) has the contract; this
 // is what it does but for copies within the device. Owner: the engine thread.
 #pragma once
@@ -46,12 +46,14 @@ class BlockCopies {
     size_t first = 0, n = 0;
     int64_t n_asked = 0, n_done = 0;  // pieces, by number from 1 on
     int64_t sound_from = 1;           // those before failed, or were told to be done
+    bool is_failing = false;          // the log says so, and nothing was done since
     Slot& at(size_t i) { return slots[(first + i) % slots.size()]; }
     int mark(size_t i) const { return static_cast<int>((first + i) % slots.size()); }
   };
   static constexpr int64_t kDirections = 2;  // a copy's number: that of its last piece, times that, and its direction
 
   int64_t copy(Direction& of, std::byte* device, std::byte* host, int64_t bytes);
+  Status take_slots(Direction& of);
   Status ask_for(Direction& of, std::byte* device, std::byte* host, int64_t bytes);
   Status take_oldest(Direction& of, bool waits, bool& has_happened);
   void fail(Direction& of, const Status& why);

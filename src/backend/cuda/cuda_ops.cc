@@ -82,6 +82,7 @@ Result<Buffer> CudaOps::allocate(int64_t bytes) {
 Result<Buffer> CudaOps::allocate_blocks(int64_t bytes) {
   QR_TRY(std::byte * data, runtime_->allocate(bytes, Place::device));
   const auto release = [this](std::byte* p) {
+    finish();
     block_copies_.wait();
     runtime_->release(p);
   };
@@ -105,7 +106,7 @@ void CudaOps::begin_writes() {
 }
 
 void CudaOps::reuse(const std::byte* data, int64_t bytes) {
-  if (block_copies_.reuse(data, bytes)) begin();
+  if (block_copies_.reuse(data, bytes)) is_idle_ = false;
 }
 
 // So many bytes of pinned memory, until the next call; null: there are none. REQUIRES nothing under way.
@@ -166,10 +167,23 @@ Result<Linear> CudaOps::load_linear(const HostWeight& weight, const HostWeight* 
   out.format = weight.format;
   out.n_out = weight.n_rows();
   out.n_in = weight.n_cols();
+  if (!weight.order().empty()) {
+    QR_TRY(out.order, keep_order(weight.order()));
+  }
   if (bias != nullptr) {
     QR_TRY(out.bias, load_vector(*bias));
   }
   return out;
+}
+
+Result<Tensor> CudaOps::keep_order(std::span<const int32_t> order) {
+  if (!last_order_.empty() && std::ranges::equal(last_order_, order)) return last_order_there_;
+  const auto n = std::ssize(order);
+  QR_TRY(std::byte * data, own_memory(n * 4, Place::device));
+  QR_TRY_VOID(load(data, order.data(), n * 4));
+  last_order_.assign(order.begin(), order.end());
+  last_order_there_ = Tensor::dense(data, DType::i32, {n});
+  return last_order_there_;
 }
 
 Result<Tensor> CudaOps::load_vector(const HostWeight& weight) {

@@ -13,7 +13,8 @@ namespace quire {
 // their own (docs/numerics.md, "Tensor arithmetic"); all else is as in portable.
 enum class CudaArithmetic : uint8_t { portable, tensor };
 
-// Code::unsupported where there is no device, and no emulator was built in its place. `sums`: what the host samples by.
+// One at a time in a process, which has one device. Code::unsupported where there is none, and no emulator was built in
+// its place. `sums`: what the host samples by.
 Result<std::unique_ptr<Ops>> make_cuda_ops(const SampleKernels& sums, CudaArithmetic arithmetic);
 
 // Code::unsupported where the backend has no kernels for the codec of one of these; a layer with a state has none.

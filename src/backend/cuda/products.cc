@@ -28,6 +28,10 @@ int64_t rounded_bytes_of(int64_t n_in) { return parts_of(n_in, TensorPanels::kDe
 bool are_integers(std::span<const Linear> parts) {
   return std::ranges::all_of(parts, [](const Linear& part) { return part.format->integer; });
 }
+// Of which rows may be quantised by who makes them.
+bool are_integers_in_order(std::span<const Linear> parts) {
+  return are_integers(parts) && std::ranges::all_of(parts, [](const Linear& part) { return part.order.empty(); });
+}
 
 }  // namespace
 
@@ -37,9 +41,17 @@ void CudaOps::linear(Tensor y, Tensor x, std::span<const Linear> parts) {
   const int64_t row_bytes = row_bytes_of(x.dim(1)) + rounded_bytes_of(x.dim(1));
   const int64_t most = std::min(kMostRows, kWorkspaceBytes / row_bytes / kProductRows * kProductRows);
   QR_CHECK(most > 0);
-  for (int64_t i = 0; i < x.dim(0); i += most) {
-    const int64_t n = std::min(most, x.dim(0) - i);
-    multiply(y.rows(i, n), x.rows(i, n), parts);
+  int64_t column = 0;
+  while (!parts.empty()) {
+    const std::span<const Linear> some = parts.first(n_same_order(parts));
+    int64_t n_columns = 0;
+    for (const Linear& part : some) n_columns += part.n_out;
+    for (int64_t i = 0; i < x.dim(0); i += most) {
+      const int64_t n = std::min(most, x.dim(0) - i);
+      multiply(y.rows(i, n).columns(column, n_columns), x.rows(i, n), some);
+    }
+    column += n_columns;
+    parts = parts.subspan(some.size());
   }
 }
 
@@ -62,9 +74,10 @@ QuantizedRows CudaOps::quantised_rows(int64_t n, int64_t n_in) const {
   return {q, scales, sums, half_sums, static_cast<int>(n_groups), static_cast<int>(pitch)};
 }
 
-QuantizedRows CudaOps::quantise(const Tensor& x) {
+QuantizedRows CudaOps::quantise(const Tensor& x, const Tensor& order) {
   const QuantizedRows to = quantised_rows(x.dim(0), x.dim(1));
-  run(*runtime_, Quantize{read_rows(x), to}, parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
+  run(*runtime_, Quantize{read_rows(x), to, order.empty() ? nullptr : order.ptr<int32_t>()},
+      parts_of(to.n_activation_groups, Quantize::kThreads / 32), x.dim(0));
   return to;
 }
 
@@ -122,7 +135,7 @@ void CudaOps::multiply_integers(const Tensor& y,
   }
 }
 
-// All parts are of integer formats.
+// All parts are of integer formats; x is in the order that they want.
 void CudaOps::multiply_all(const Tensor& y, const QuantizedRows& x, std::span<const Linear> parts) {
   if (y.dim(0) == 0) return;
   int64_t column = 0;
@@ -206,9 +219,10 @@ void CudaOps::embed_tensor(const Tensor& y, const Tensor& ids, const Linear& tab
 }
 
 void CudaOps::multiply(const Tensor& y, const Tensor& x, std::span<const Linear> parts) {
-  if (are_integers(parts)) return multiply_all(y, quantise(x), parts);
+  const Tensor& order = parts.front().order;
+  if (are_integers(parts)) return multiply_all(y, quantise(x, order), parts);
   QuantizedRows q{};
-  if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x);
+  if (std::ranges::any_of(parts, [](const Linear& part) { return part.format->integer; })) q = quantise(x, order);
   const auto is_tensor = [&](const Linear& part) { return is_for_tensor(arithmetic_, *part.format); };
   const uint16_t* rounded = std::ranges::any_of(parts, is_tensor) ? rounded_rows(x) : nullptr;
   int64_t column = 0;
@@ -229,7 +243,7 @@ std::optional<QuantizedRows> CudaOps::norm_quantised(const NormedRows& in, std::
   const int64_t n = in.x.dim(0), d = in.x.dim(1);
   const bool fits = d <= NormQuantize::kMost && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
   const bool is_plain = in.kind == NormKind::rms && !in.w.empty() && (in.delta.empty() || in.delta_w.empty());
-  if (!fits || !is_plain || !are_integers(parts) || n == 0) return {};
+  if (!fits || !is_plain || !are_integers_in_order(parts) || n == 0) return {};
   const QuantizedRows to = quantised_rows(n, d);
   run(*runtime_,
       NormQuantize{rows_of(in.normed), rows_of(in.x), read_rows(in.delta), in.w.ptr<float>(), in.eps,
@@ -250,7 +264,7 @@ std::optional<QuantizedRows> CudaOps::gated_quantised(const Tensor& gate,
                                                       std::span<const Linear> parts) {
   const int64_t n = gate.dim(0), d = gate.dim(1);
   const bool fits = n > 0 && n <= kMostRows && n * row_bytes_of(d) <= kWorkspaceBytes;
-  if (!fits || !are_integers(parts) || (act != Activation::silu && act != Activation::gelu_tanh)) return {};
+  if (!fits || !are_integers_in_order(parts) || (act != Activation::silu && act != Activation::gelu_tanh)) return {};
   const QuantizedRows to = quantised_rows(n, d);
   const int64_t n_blocks = parts_of(to.n_activation_groups, Quantize::kThreads / 32);
   if (act == Activation::silu) {

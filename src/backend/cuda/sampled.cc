@@ -27,20 +27,19 @@ void CudaOps::sample(std::span<Sampled> out, Tensor logits, std::span<const Samp
 // share. What has no room there is copied from where it lies.
 void CudaOps::bring(std::span<const Brought> all) {
   begin();
-  std::vector<const std::byte*> from;
+  std::array<const std::byte*, 2> from{};  // null: where it lies
+  QR_CHECK(all.size() <= from.size());
   int64_t used = 0;
-  for (const auto& [to, rows] : all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Tensor& rows = all[i].rows;
     const int64_t n = rows.dim(0), width = rows.dim(1), bytes = n * width * 4;
-    if (bytes > kWorkspaceBytes - used || n > kMostRows) {
-      from.push_back(nullptr);
-      continue;
-    }
+    if (bytes > kWorkspaceBytes - used || n > kMostRows) continue;
     std::byte* const at = workspace_ + used;
     run_each(*runtime_,
              CopyRows{{reinterpret_cast<uint32_t*>(at), width},
                       {reinterpret_cast<const uint32_t*>(rows.data), rows.stride[0]}},
              n, width);
-    from.push_back(at);
+    from[i] = at;
     used += bytes;
   }
   for (size_t i = 0; i < all.size(); ++i) {

@@ -113,10 +113,6 @@ Status check_weight(const HostWeight& weight) {
     return fail(Code::unsupported,
                 weight.name + ": the cuda backend has no kernels for " + std::string(format) + " weights so far");
   }
-  if (!weight.order().empty()) {
-    return fail(Code::unsupported,
-                weight.name + ": the cuda backend has no kernels for columns in an order of their own");
-  }
   return {};
 }
 

@@ -44,12 +44,15 @@ bool TierChain::offer(const LeavingBlock& block, const KvView& memory) {
   return is_kept;
 }
 
-// Whether any took it.
+// Whether any took it. One for whose copy there is no memory goes without.
 bool TierChain::give(Offered& offered) {
   bool out = false;
   for (const size_t t : offered.tiers) {
-    const bool is_last = t == offered.tiers.back();
-    out = tiers_[t]->take(offered.spelling, is_last ? std::move(offered.block) : offered.block) || out;
+    try {
+      const bool is_last = t == offered.tiers.back();
+      out = tiers_[t]->take(offered.spelling, is_last ? std::move(offered.block) : offered.block) || out;
+    } catch (const std::bad_alloc&) {
+    }
   }
   return out;
 }

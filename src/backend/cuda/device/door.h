@@ -9,8 +9,7 @@
 //                               array that the loop indexes lies in registers
 //   Shared<T>                   shared memory from a byte on, by elements: s[i] reads, s[i] = x writes
 //   add_to(s, i, x)             s[i] += x of whole numbers, whatever other threads add at the same time; what it was.
-//   It
-//                               orders nothing else
+//                               It orders nothing else
 //   load(p), store(p, x)        device memory
 //   wait_for_previous()         what the kernels launched before wrote is seen behind it; before it a kernel reads only
 //                               what no kernel writes. Every kernel begins with one but those with kWaitsItself
@@ -24,38 +23,25 @@
 //   mma_s8_from(c, d, a, b)     the same with every d first c
 //   mma_bf16(d, a, b)           mma.m16n8k16 of bf16, floats d += a · b in the order and with the bits of the device's
 //                               tensor cores; the twin's are those of emulated/tensor_core.h for compute capability 9.0
-// Where kHasWgmma, for compute capability 9.0 alone; a kernel leaves the others an empty body. Copies and wgmma do not
-// wait for the threads that ask for them, and see shared memory by a way of their own:
-//   barrier_init(b, n)          an mbarrier in b[0] whose phases have n arrivals; threads may use it behind
-//   async_fence()
-//                               of this one and sync()
-//   barrier_arrive(b)           an arrival: what this thread did before it happened before the phase's end
+// Where kHasWgmma, for compute capability 9.0 alone; elsewhere a kernel of these has an empty body. Bulk copies and
+// wgmma go on beside the threads that ask for them, and see shared memory by a way of their own:
+//   barrier_init(b, n)          an mbarrier in b[0] whose phases have n arrivals; it is there for all threads behind
+//                               async_fence() of this one and sync()
+//   barrier_arrive(b)           an arrival: what this thread did before is done when the phase ends
 //   barrier_expect(b, n)        an arrival, and n bytes that bulk copies have to bring before the phase ends
 //   barrier_wait(b, parity)     until the phase of this parity is over. Phases count from 0; of a new barrier one of
 //                               parity 1 counts as over
-//   bulk_copy(s, from, n, b)    n bytes of device memory to s[0] …; both places and n are multiples of 16. They count
-//   for
-//                               the phase of b that is under way, and are seen behind a wait for it
-//   async_fence()
-//                               of this one and sync()
-//   barrier_arrive(b, i)        an arrival: what this thread did before it happened before the phase's end
-//   barrier_expect(b, i, n)     an arrival, and n bytes that bulk copies have to bring before the phase ends
-//   barrier_wait(b, i, parity)  until the phase of this parity is over. Phases count from 0; of a new barrier one of
-//                               parity 1 counts as over
-//   bulk_copy(s, i, from, n, b, j)  n bytes of device memory to s[i] …; places and n are multiples of 16. They count
-//   for
-//                               the phase of b[j] that is under way, and are seen behind a wait for it
-//   async_fence()               bulk copies and wgmma that come behind it, or behind a sync() after it, see what this
-//                               thread wrote or saw
-//   wgmma(d, a, b)              wgmma.m64n128k16 of bf16, by 128 threads (thread() / 128 alike, at the same line),
-//   which
-//                               hold WgmmaSums of zeros first: d += a · b, with the bits of mma_bf16 as far as is
-//                               known. a and b are descriptors of matrices in shared memory. d[4j + i] is of row lane /
-//                               4 + i / 2 · 8 of the warp's sixteen, and column 8j + lane % 4 · 2 + i % 2
+//   bulk_copy(s, from, n, b)    n bytes of device memory to s[0] …; places and n are multiples of 16. They count in the
+//                               phase of b that is under way, and are seen behind a wait for it
+//   async_fence()               what this thread wrote or saw is seen by bulk copies and wgmma that it asks for behind
+//                               it, and that others ask for behind a sync() after it
+//   wgmma(d, a, b)              wgmma.m64n128k16 of bf16, by the 128 threads of a warpgroup, at the same line. d are
+//                               WgmmaSums, zeros first: d += a · b, with the bits of mma_bf16 as far as is known. a and
+//                               b are descriptors of matrices in shared memory. Number 4j + i of d is of row lane / 4 +
+//                               i / 2 · 8 of the warp's sixteen, and of column 8j + lane % 4 · 2 + i % 2
 //   wgmma_fence()               before the first wgmma on sums that this thread made
-//   wgmma_commit(), wgmma_wait<N>(sums) a wait, which leaves the N youngest commits under way: operands of the others
-//   may
-//                               be overwritten, and sums be read where N is 0
+//   wgmma_commit(), wgmma_wait<N>(sums)  a wait, which leaves the N youngest commits of this thread under way: what the
+//                               others read may be overwritten, and sums be read where N is 0
 //   pick_bytes(a, b, which)     prmt: byte i is that of b:a of which nibble i of `which`, below 8, is the number
 //   fma add sub mul div root    rounded to nearest even, never contracted, subnormals kept
 //   widened(x), as_double       a double of a float or the nearest of a uint64, and of the halves of its bits; add and

@@ -73,6 +73,7 @@ TEST_F(DriverRuntime, WhatADeviceMustHave) {
             "the cuda backend: cuModuleLoadData: CUDA_ERROR_INVALID_IMAGE (200) on a device of tests, compute "
             "capability 9.0, "
             "driver for CUDA 13.0; this program's kernels are for compute capability 8.x, 9.0, 10.x and 12.x");
+  EXPECT_NE(refusal({.version = 12'080}, "of a newer compiler").find("wants driver 580 or later"), std::string::npos);
 }
 
 TEST_F(DriverRuntime, EveryCallThatFailsAtTheStartIsNamedAndNothingStaysOpen) {

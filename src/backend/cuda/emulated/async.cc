@@ -145,6 +145,7 @@ void Machine::bulk_copy(int to, const void* from, int bytes, int at, const Site&
   }
   touch_device(from, bytes, 16, site);
   Async::Barrier& barrier = async_->barriers[i];
+  for (auto w = static_cast<size_t>(to / 4); w < static_cast<size_t>((to + bytes) / 4); ++w) check_fenced(w, site);
   for (auto w = static_cast<size_t>(to / 4); w < static_cast<size_t>((to + bytes) / 4); ++w) {
     check_order(w, Access::write, site);
     words_[w].writer.thread = Word::bulk_copy;
@@ -280,6 +281,13 @@ std::array<std::array<uint16_t, 16>, kRows> gathered(const std::vector<std::byte
 
 }  // namespace
 
+// What does not go by way of the threads sees what one of them wrote behind a fence of that one.
+void Machine::check_fenced(size_t w, const Site& site) {
+  const int writer = words_[w].writer.thread;
+  if (writer < 0 || async_->threads[static_cast<size_t>(writer)].n_fences > async_->words[w].fences) return;
+  fault("thread " + std::to_string(writer) + " has written this, and no async_fence behind it", site);
+}
+
 // 16 bytes of an operand, by the warpgroup of the thread that runs; `least`: what all of it know.
 void Machine::read_by_wgmma(int at, const Known& least, const Site& site) {
   Async& of = *async_;
@@ -296,9 +304,8 @@ void Machine::read_by_wgmma(int at, const Known& least, const Site& site) {
     }
     if (writer >= 0 && word.writer.epoch == epoch_)
       fault("race with a write of thread " + std::to_string(writer), site);
-    if (writer >= 0 && of.threads[static_cast<size_t>(writer)].n_fences <= use.fences) {
-      fault("thread " + std::to_string(writer) + " has written this, and no async_fence behind it", site);
-    }
+    if (word.adder.thread >= 0) fault("thread " + std::to_string(word.adder.thread) + " has added to this", site);
+    check_fenced(w, site);
     use.read_by[static_cast<size_t>(now_->warp) / kWarpsOfGroup] =
         of.threads[static_cast<size_t>(now_->thread)].n_issued;
   }

@@ -135,6 +135,21 @@ TEST(BulkCopy, ReadsBeforeItsPhaseIsOverAreTold) {
   });
 }
 
+TEST(BulkCopy, OverWhatAThreadWroteTakesItsFence) {
+  const auto overwritten = [](bool has_fence) {
+    return [has_fence](int32_t* n) {
+      make_barriers({1});
+      if (dev::thread() < 16) kWords[dev::thread()] = 1;
+      if (has_fence) dev::async_fence();
+      dev::sync();
+      ask(n, 64);
+      dev::barrier_wait(barrier(0), 0);
+    };
+  };
+  EXPECT_EQ(run(overwritten(true)).fault, "");
+  expect_fault("no async_fence behind it", overwritten(false));
+}
+
 TEST(BulkCopy, BadPlacesAndSizesAreTold) {
   const auto copies = [](int to, int from, int bytes) {
     return [=](int32_t* n) {

@@ -131,6 +131,7 @@ class Machine {
   bool end_bulk_copies(uint64_t order);
   bool has_bulk_copies() const;
   void share_known(int first, int n);
+  void check_fenced(size_t word, const Site& site);
   void read_by_wgmma(int at, const Known& least, const Site& site);
   void multiply(size_t group, const Site& site);
 

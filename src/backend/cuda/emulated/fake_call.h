@@ -38,7 +38,8 @@ struct Upload {
   size_t bytes;
 };
 
-inline constexpr int kMostStreams = 4;  // the first, one that loads beside it, two that copy beside it
+inline constexpr int64_t kGraphBytes = 48 << 10;  // that a graph which can be launched takes here
+inline constexpr int kMostStreams = 4;            // the first, one that loads beside it, two that copy beside it
 
 struct State {
   std::mutex lock;
@@ -55,6 +56,13 @@ struct State {
   std::vector<Upload> beside;  // on the second stream
   std::map<void*, std::unique_ptr<std::vector<Launch>>> graphs;
   std::set<void*> runnables;  // graphs of the runtime
+
+  int64_t used() const {
+    int64_t bytes = std::ssize(runnables) * kGraphBytes;
+    for (const auto& [at, region] : regions) bytes += region.bytes;
+    return bytes;
+  }
+  bool has_room(int64_t bytes) const { return bytes <= options.bytes - used(); }
 };
 
 inline State& state() {
@@ -124,6 +132,7 @@ class Call {
   }
   int allocate(uint64_t* out, size_t bytes, Place place) {
     if (bytes == 0) return kInvalidValue;
+    if (!s_.has_room(static_cast<int64_t>(bytes))) return kOutOfMemory;
     const Result<std::byte*> got = s_.runtime->allocate(static_cast<int64_t>(bytes), place);
     if (!got) return kOutOfMemory;
     *out = reinterpret_cast<uint64_t>(*got);

@@ -37,9 +37,7 @@ int number_of_event(const void* handle) { return static_cast<int>(static_cast<co
 using Dim = std::array<unsigned, 3>;
 
 int check_launch(const Function& function, const Dim& grid, const Dim& block, unsigned shared_bytes) {
-  for (const unsigned n : grid) {
-    if (n == 0) return kInvalidValue;
-  }
+  if (std::ranges::count(grid, 0U) > 0) return kInvalidValue;
   if (grid[0] >= 1U << 31 || grid[1] > 65535 || grid[2] > 65535) return kInvalidValue;
   if (block[1] != 1 || block[2] != 1 || block[0] == 0 || block[0] % 32 != 0) return kInvalidValue;
   if (block[0] > static_cast<unsigned>(function.kernel->n_threads)) return kTooManyThreads;
@@ -81,6 +79,14 @@ void quire_fake_fail(int nth, int code) {
   s.options.failing_call = nth == 0 ? 0 : s.n_calls + nth;
   s.options.code = code;
 }
+void quire_fake_limit(int64_t bytes) {
+  const std::lock_guard<std::mutex> held(state().lock);
+  state().options.bytes = bytes;
+}
+int64_t quire_fake_used() {
+  const std::lock_guard<std::mutex> held(state().lock);
+  return state().used();
+}
 int quire_fake_calls() { return state().n_calls; }
 int quire_fake_alive() {
   const State& s = state();
@@ -96,14 +102,13 @@ int cuInit(unsigned flags) {
   if (call->options.n_devices == 0) return kNoDevice;
   if (call->is_ready) return 0;
   call->is_ready = true;
-  call->runtime =
-      make_emulated_runtime({.seed = call->options.seed, .bytes = call->options.bytes, .fault = &call->fault});
+  call->runtime = make_emulated_runtime({.seed = call->options.seed, .fault = &call->fault});
   return 0;
 }
 
 int cuDriverGetVersion(int* version) {
   Call call("cuDriverGetVersion", Needs::nothing);
-  if (!call.is_refused()) *version = 13000;
+  if (!call.is_refused()) *version = call->options.version;
   return call.code();
 }
 
@@ -198,27 +203,24 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   if (call.is_refused()) return call.code();
   if (module != &g_module || call->n_modules == 0) return kInvalidHandle;
   const KernelBody* kernel = find_kernel(name);
-  if (kernel == nullptr) return kNotFound;
-  *function = &(call->functions[name] = Function{kernel});
-  return 0;
+  if (kernel != nullptr) *function = &(call->functions[name] = Function{kernel});
+  return kernel != nullptr ? 0 : kNotFound;
 }
 
 int cuFuncSetAttribute(void* function, int what, int value) {
   Call call("cuFuncSetAttribute", Needs::context);
   if (call.is_refused()) return call.code();
-  if (what == 9) return value >= 0 && value <= 100 ? 0 : kInvalidValue;
-  if (what != 8 || value < 0 || value > call->options.shared_bytes) return kInvalidValue;
-  static_cast<Function*>(function)->shared_bytes = value;
+  const int most = what == 8 ? call->options.shared_bytes : what == 9 ? 100 : -1;
+  if (value < 0 || value > most) return kInvalidValue;
+  if (what == 8) static_cast<Function*>(function)->shared_bytes = value;
   return 0;
 }
 
 int cuMemGetInfo_v2(size_t* left, size_t* all) {
   Call call("cuMemGetInfo_v2", Needs::context);
   if (call.is_refused()) return call.code();
-  int64_t used = 0;
-  for (const auto& [at, region] : call->regions) used += region.bytes;
   *all = static_cast<size_t>(call->options.bytes);
-  *left = static_cast<size_t>(call->options.bytes - used);
+  *left = static_cast<size_t>(std::max<int64_t>(0, call->options.bytes - call->used()));
   return 0;
 }
 
@@ -462,6 +464,7 @@ int cuGraphInstantiateWithFlags(void** runnable, void* graph, unsigned long long
   const auto found = call->graphs.find(graph);
   if (found == call->graphs.end()) return kInvalidHandle;
   if (flags != 0 || found->second->empty()) return kInvalidValue;
+  if (!call->has_room(kGraphBytes)) return kOutOfMemory;
   *runnable = *call->runtime->record(*found->second);
   call->runnables.insert(*runnable);
   return 0;

@@ -14,7 +14,7 @@ struct FakeDriver {
   uint64_t seed = 0;                  // of the order in which threads, blocks and streams go on
   int64_t bytes = int64_t{64} << 30;  // of memory
   int shared_bytes = 227 << 10;       // that a block may have
-  int n_devices = 1, major = 9, minor = 0;
+  int n_devices = 1, major = 9, minor = 0, version = 13'000;
   int failing_call = 0;  // by number, from 1 on; 0: none
   int code = 0;          // what it returns
 };
@@ -23,6 +23,8 @@ struct FakeDriver {
 using FakeReset = void (*)(const FakeDriver& options);  // quire_fake_reset: as if just opened; nothing may be alive
 using FakeFail = void (*)(int nth, int code);           // quire_fake_fail: of the calls from now on; 0: none
 using FakeCount = int (*)();                            // quire_fake_calls, quire_fake_alive
+using FakeLimit = void (*)(int64_t bytes);              // quire_fake_limit: memory ends there from now on
+using FakeBytes = int64_t (*)();                        // quire_fake_used: of memory, graphs included
 using FakeText = const char* (*)();                     // quire_fake_trace: names of calls, each with a blank behind it
 
 // Where the build puts it: beside the program that runs, or one folder above.

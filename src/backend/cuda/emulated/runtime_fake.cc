@@ -37,7 +37,9 @@ class FakeRuntime final : public EmulatedRuntime {
 
   std::string describe() const override { return "emulated on the CPU, for tests"; }
   DeviceSize size() const override {
-    return {.n_multiprocessors = 1, .shared_bytes = options_.shared_bytes, .major = options_.major};
+    return {.n_multiprocessors = options_.n_multiprocessors,
+            .shared_bytes = options_.shared_bytes,
+            .major = options_.major};
   }
 
   Result<std::byte*> allocate(int64_t bytes, Place place) override {

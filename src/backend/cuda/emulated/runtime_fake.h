@@ -15,10 +15,11 @@ struct FakeOptions {
   uint64_t seed = 0;                  // of the order in which threads and blocks run
   int64_t bytes = int64_t{64} << 30;  // of memory
   int shared_bytes = 227 << 10;       // that a block may have
-  int major = 9;                      // of its compute capability; 9.0 sums as 10.x does
-  emulated::Mutation mutation = {};   // a planted fault
-  std::string* fault = nullptr;       // where a kernel's fault goes, instead of ending the process
-  bool forgets_put_behind = false;    // planted faults: streams go on without waiting for one another
+  int n_multiprocessors = 1;
+  int major = 9;                     // of its compute capability; 9.0 sums as 10.x does
+  emulated::Mutation mutation = {};  // a planted fault
+  std::string* fault = nullptr;      // where a kernel's fault goes, instead of ending the process
+  bool forgets_put_behind = false;   // planted faults: streams go on without waiting for one another
   bool forgets_wait_on_device = false;
 };
 

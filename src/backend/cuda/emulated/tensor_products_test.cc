@@ -139,6 +139,13 @@ TEST(CudaTensor, ProductsOfManyRowsAreTheTwinsSumsInOrder) {
   }
 }
 
+// Where the larger tile would leave multiprocessors without work.
+TEST(CudaTensor, ManyRowsGoBySmallerTilesOnALargeDevice) {
+  Device device({.seed = 3, .n_multiprocessors = 132});
+  const Product product({300, 64, 9, true});
+  EXPECT_TRUE(have_same_bits(product.expected(), device.multiplied(product)));
+}
+
 TEST(CudaTensor, ProductsAreNearTheTruth) {
   Device device({});
   for (const Shape& shape : kShapes) {

@@ -1,10 +1,9 @@
 // The product of linear_tensor.cuh for many rows on compute capability 9.0, by wgmma: 128 outputs of kRows rows. One
-// thread fills a ring of stages by bulk copies; two warpgroups, each with 64 outputs, multiply what has come. Operands
-// are panels as they lie in device memory, so a stage is one copy for each. A sum goes over the same 16 k in the same
-// order.
+// thread fills a ring of stages by bulk copies, a panel each; two warpgroups, of 64 outputs each, multiply what has
+// come. A sum goes over the same 16 k in the same order as there.
 //
 // Of every stage of the ring there are two mbarriers: `full`, whose phases end as what the stage holds has come, and
-// `free`, whose phases end as all warps have read it. Round r of the ring is phase r of both. Grid: as
+// `free`, whose phases end as all warps have read it. Round r of the ring is phase r of both. Grid: that of
 // linear_tensor.cuh.
 #pragma once
 #include "backend/cuda/kernels/tensor_panels.cuh"
@@ -19,7 +18,7 @@ struct LinearWgmma {
   static constexpr int kOutputPanels = kOutputs / TensorPanels::kLines, kRowPanels = kRows / TensorPanels::kLines;
   static constexpr int kStageBytes = (kOutputPanels + kRowPanels) * kPanelBytes;
   static constexpr int kBarriersAt = kStages * kStageBytes, kSharedBytes = kBarriersAt + kStages * 2 * 8;
-  static constexpr int kRuns = kRows / 128;  // rows of one wgmma
+  static constexpr int kRuns = kRows / 128;  // a wgmma for each 128 rows
   static constexpr int kMajor = 9;           // of the compute capability that has it
   static constexpr int kMostFold = 0;
   static_assert(kSharedBytes <= 227 * 1024);

@@ -49,17 +49,20 @@ struct QuantizedRows {
   }
 };
 
-// Grid: activation groups / 4, rows.
+// Number j of a quantised row is number order[j] of x, or number j where that is null. Grid: activation groups / 4,
+// rows.
 struct Quantize {
   static constexpr int kThreads = 128, kSharedBytes = 0;
   Rows<const float> x;
   QuantizedRows to;
+  const int32_t* order;
 
   QR_DEVICE void operator()() const {
     const int g = dev::block_x() * (kThreads / 32) + dev::thread() / 32;
     if (g >= to.n_activation_groups) return;
     const int64_t row = dev::block_y();
-    to.put(row, g, dev::load(x.row(row) + g * 32 + dev::thread() % 32));
+    const int j = g * 32 + dev::thread() % 32;
+    to.put(row, g, dev::load(x.row(row) + (order == nullptr ? j : dev::load(order + j))));
   }
 };
 
