@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ struct ScriptedTier final : Tier {
     return takes ? TierWish::wants : TierWish::refuses;
   }
   bool take(const Spelling& block, TierBlock bytes) override {
+    if (lacks_memory) throw std::bad_alloc();
     taken.push_back({block.name.lo, std::move(bytes.bytes)});
     return takes;
   }
@@ -36,7 +38,7 @@ struct ScriptedTier final : Tier {
   void stop() override { stopped = true; }
 
   const TierPlace where_;
-  bool takes = true, is_asked = false, stopped = false;
+  bool takes = true, lacks_memory = false, is_asked = false, stopped = false;
   int64_t ask_ns = 0, block_ns = 1;
   std::map<uint64_t, uint8_t> knows;
   std::shared_ptr<TierAnswer> answer;
@@ -186,6 +188,11 @@ TEST(TierChain, WhatADeviceCopiesIsGivenWhenItIsThereAndOnce) {
   t.chain.settle(true);
   EXPECT_EQ(t.near->taken, (Taken{{1, bytes(1)}, {3, bytes(3)}})) << "a copy that failed is nobody's";
   EXPECT_EQ(t.far->taken.size(), 1U) << "who did not want it is not given it";
+  t.far->takes = t.near->lacks_memory = true;
+  EXPECT_TRUE(offer(4));
+  t.chain.settle(true);
+  EXPECT_EQ(t.near->taken.size(), 2U);
+  EXPECT_EQ(t.far->taken.back(), (std::pair{uint64_t{4}, bytes(4)})) << "one without memory stops nobody";
 }
 
 }  // namespace
