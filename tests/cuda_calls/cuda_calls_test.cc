@@ -125,7 +125,9 @@ class ThrowingOps final : public WrappedOps {
  public:
   ThrowingOps(std::unique_ptr<Ops> ops, int& left) : WrappedOps(std::move(ops)), left_(left) {}
   void gated(Tensor y, Tensor gate, Tensor up, Activation act) override {
-    if (left_ > 0 && --left_ == 0) throw std::bad_alloc();
+    const bool counts = left_ > 0;
+    if (counts) --left_;
+    if (counts && left_ == 0) throw std::bad_alloc();
     WrappedOps::gated(y, gate, up, act);
   }
 

@@ -123,14 +123,14 @@ struct Server {
 };
 
 std::shared_ptr<const Constraint> constraint() {
-  static const auto one = [] {
+  static const auto kOne = [] {
     std::vector<std::string> texts = {"</s>", "a", "b", "c", "ab", "ba", "1", "2", "12", "21"};
     texts.resize(kVocab);
     auto vocabulary = std::make_shared<const TokenTrie>(std::move(texts), std::vector<Token>{0}, size_t{kVocab});
     auto grammar = compile_regex("(ab|c){2,9}(1|2)*", {});
     return std::make_shared<const Constraint>(Constraint{"", "regex", *grammar, std::move(vocabulary)});
   }();
-  return one;
+  return kOne;
 }
 
 void draw_sampling(Draw& draw, bool is_plain, SamplingParams& to) {
@@ -184,7 +184,7 @@ Wanted wanted(const Server& server, int i, std::span<const uint64_t> prefixes) {
   if (!prefixes.empty() && draw.one_in(2)) {
     r.prefix = prefixes[static_cast<size_t>(draw.below(static_cast<int>(prefixes.size())))];
   } else if (server.adapts && draw.one_in(3)) {
-    out.adapter = static_cast<uint64_t>(1 + draw.below(2));
+    out.adapter = static_cast<uint64_t>(draw.below(2)) + 1;
   }
   return out;
 }

@@ -25,6 +25,7 @@ TEST(Cuda, LinearOfColumnsInAnOrderHasTheBitsOfTheCpu) {
     std::vector<float> out;
     for (const int64_t n : {1, 5, 40}) {
       std::vector<Linear> parts;
+      parts.reserve(5);
       for (size_t p = 0; p < 5; ++p) {
         parts.push_back(
             load_ordered(bench.ops(), stored_weight(*find_weight_format(formats[p]), 20, 96, p), orders[p]));

@@ -46,14 +46,16 @@ bool TierChain::offer(const LeavingBlock& block, const KvView& memory) {
 
 // Whether any took it. One for whose copy there is no memory goes without.
 bool TierChain::give(Offered& offered) {
-  bool out = false;
-  for (const size_t t : offered.tiers) {
+  const auto takes = [&](size_t t) {
     try {
       const bool is_last = t == offered.tiers.back();
-      out = tiers_[t]->take(offered.spelling, is_last ? std::move(offered.block) : offered.block) || out;
+      return tiers_[t]->take(offered.spelling, is_last ? std::move(offered.block) : offered.block);
     } catch (const std::bad_alloc&) {
+      return false;
     }
-  }
+  };
+  bool out = false;
+  for (const size_t t : offered.tiers) out = takes(t) || out;
   return out;
 }
 
