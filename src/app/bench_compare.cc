@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "app/bench_memory.h"
+#include "app/bench_requests.h"
 #include "base/json.h"
 #include "base/rng.h"
 
@@ -21,13 +22,6 @@ class Answers final : public EventSink {
   std::string error;
   int n_done = 0;
 };
-
-std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<Token> out(static_cast<size_t>(n));
-  for (Token& id : out) id = static_cast<Token>(rng.between(0, n_vocab - 1));
-  return out;
-}
 
 Request greedy(std::vector<Token> prompt, int max_tokens) {
   Request out;

@@ -4,25 +4,14 @@
 #include <cstdio>
 
 #include "app/bench_memory.h"
+#include "app/bench_requests.h"
 #include "base/json.h"
-#include "base/rng.h"
 #include "ops/ahead_ops.h"
 
 namespace quire {
 namespace {
 
-class Answer final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override { tokens.push_back(event.id); }
-  void on_finish(SeqId, Finish finish, const Usage&, const std::string& message) override {
-    done = true;
-    if (finish == Finish::error) error = message;
-  }
-  std::vector<Token> tokens;
-  std::string error;
-  bool done = false;
-};
-using Answers = std::vector<std::shared_ptr<Answer>>;
+using Answers = std::vector<std::shared_ptr<BenchAnswer>>;
 
 struct Instant {
   int64_t ns, waited_ns, n_steps, n_ahead;
@@ -38,10 +27,6 @@ struct Measured {
     host_ms.push_back(static_cast<double>(ns - (end.waited_ns - start.waited_ns)) * 1e-6 / static_cast<double>(n));
     n_steps += n;
     n_ahead += end.n_ahead - start.n_ahead;
-  }
-  static double median(std::vector<double> of) {
-    std::ranges::sort(of);
-    return of[of.size() / 2];
   }
 };
 
@@ -73,10 +58,8 @@ class Bench {
 
   Request request_of(int number) const {
     const auto seed = static_cast<uint64_t>(number) + 1;
-    Rng rng(seed);
     Request out;
-    out.prompt.resize(static_cast<size_t>(wanted_.n_prompt));
-    for (Token& id : out.prompt) id = static_cast<Token>(rng.between(0, loaded_.model->info().n_vocab - 1));
+    out.prompt = random_prompt(wanted_.n_prompt, loaded_.model->info().n_vocab, seed);
     out.max_tokens = wanted_.n_generate + 1;
     out.sampling.temperature = wanted_.sampled ? 1.0F : 0.0F;
     if (!wanted_.sampled) return out;
@@ -90,7 +73,7 @@ class Bench {
   Result<std::vector<std::vector<Token>>> once(Engine& engine, int n_users, Measured& measured) {
     Answers answers;
     for (int i = 0; i < n_users; ++i) {
-      answers.push_back(std::make_shared<Answer>());
+      answers.push_back(std::make_shared<BenchAnswer>());
       QR_TRY([[maybe_unused]] const SeqId id, engine.submit(request_of(i), answers.back()));
     }
     const auto is_done = [](const auto& answer) { return answer->done; };
@@ -132,8 +115,8 @@ class Bench {
   }
 
   void print(int n_users, const Measured& off, const Measured& on) const {
-    const double off_ms = Measured::median(off.step_ms), on_ms = Measured::median(on.step_ms);
-    const double host_ms = Measured::median(off.host_ms), hidden = host_ms > 0 ? (off_ms - on_ms) / host_ms : 0;
+    const double off_ms = median_of(off.step_ms), on_ms = median_of(on.step_ms);
+    const double host_ms = median_of(off.host_ms), hidden = host_ms > 0 ? (off_ms - on_ms) / host_ms : 0;
     if (!wanted_.json) {
       std::printf(
           "%4d users  a step takes %.3f ms, overlapping %.3f ms: of the host's %.3f ms %.1f%% are hidden"

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "app/bench_memory.h"
+#include "app/bench_requests.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "text/chat_prompt.h"
@@ -25,18 +26,6 @@ constexpr const char* kPrompts[] = {
      "ground corn for the town until the railway came."),
     "How many legs have three spiders and two dogs together?",
     "Translate into simpler words: the committee deferred its deliberations until the subsequent quarter.",
-};
-
-class Answer final : public EventSink {
- public:
-  void on_token(SeqId, const TokenEvent& event) override { tokens.push_back(event.id); }
-  void on_finish(SeqId, Finish finish, const Usage&, const std::string& message) override {
-    done = true;
-    if (finish == Finish::error) error = message;
-  }
-  std::vector<Token> tokens;
-  std::string error;
-  bool done = false;
 };
 
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
@@ -66,11 +55,7 @@ Result<std::vector<Token>> tokens_of(const Tokenizer& tokenizer, const std::stri
 struct Measured {
   std::vector<double> tok_s;
   EngineStats before, after;
-  double median() const {
-    std::vector<double> sorted = tok_s;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return median_of(tok_s); }
 };
 
 // What was measured in turns is compared in turns, so that what slows a machine for a while slows both.
@@ -135,9 +120,9 @@ class Bench {
   // What all of them answered, and how fast as long as nobody was missing: else who guesses well would be done sooner
   // and leave smaller steps to the others, which no server does that has users waiting.
   Result<std::vector<std::vector<Token>>> once(Engine& engine, int n_users, Measured& measured) {
-    std::vector<std::shared_ptr<Answer>> answers, running;
+    std::vector<std::shared_ptr<BenchAnswer>> answers, running;
     const auto ask = [&]() -> Status {
-      answers.push_back(std::make_shared<Answer>());
+      answers.push_back(std::make_shared<BenchAnswer>());
       running.push_back(answers.back());
       const int number = static_cast<int>(answers.size()) - 1;
       QR_TRY([[maybe_unused]] const SeqId id, engine.submit(request_of(number, n_users), answers.back()));

@@ -46,6 +46,21 @@ SampleParams random_params(Rng& rng, int64_t n_vocab, PickOrder& order) {
   return out;
 }
 
+// Of each row the token that is picked, and what the host draws.
+struct Both {
+  Tensor picked;
+  std::vector<Sampled> drawn;
+};
+Both picked_and_drawn(Bench& bench, Matrix logits, const std::vector<SampleParams>& params) {
+  const auto n = static_cast<int64_t>(params.size());
+  Both out{Tensor::dense(bench.bytes(n * 4, 0), DType::i32, {n}), std::vector<Sampled>(params.size())};
+  const Tensor y = bench.floats(std::move(logits));
+  bench.ahead().pick(out.picked, y, pick_numbers(bench, params));
+  bench.ops().sample(out.drawn, y, params);
+  bench.ops().finish();
+  return out;
+}
+
 template <int64_t kVocab, int64_t kRows>
 std::vector<float> picked_ids(Bench& bench) {
   Rng rng(kVocab);
@@ -57,12 +72,7 @@ std::vector<float> picked_ids(Bench& bench) {
     params[i] = random_params(rng, kVocab, orders[i]);
     EXPECT_TRUE(can_pick(params[i]));
   }
-  const Tensor picked = Tensor::dense(bench.bytes(kRows * 4, 0), DType::i32, {kRows});
-  const Tensor y = bench.floats(std::move(logits));
-  bench.ahead().pick(picked, y, pick_numbers(bench, params));
-  std::vector<Sampled> drawn(kRows);
-  bench.ops().sample(drawn, y, params);
-  bench.ops().finish();
+  const auto [picked, drawn] = picked_and_drawn(bench, std::move(logits), params);
   std::vector<float> out;
   for (size_t i = 0; i < kRows; ++i) {
     const SampleParams& p = params[i];
@@ -99,12 +109,7 @@ std::vector<float> picks_of_many(Bench& bench) {
   params[1].top_k = params[3].top_k = 4000;
   params[4].min_p = 0.5F;
   params[5].min_p = 0.5F, params[5].top_k = 8000, params[5].top_p = 0.9F;
-  const Tensor picked = Tensor::dense(bench.bytes(kRows * 4, 0), DType::i32, {kRows});
-  const Tensor y = bench.floats(std::move(logits));
-  bench.ahead().pick(picked, y, pick_numbers(bench, params));
-  std::vector<Sampled> drawn(kRows);
-  bench.ops().sample(drawn, y, params);
-  bench.ops().finish();
+  const auto [picked, drawn] = picked_and_drawn(bench, std::move(logits), params);
   for (size_t i = 0; i < kRows; ++i) EXPECT_EQ(picked.ptr<int32_t>()[i], drawn[i].token) << i;
   return {};
 }

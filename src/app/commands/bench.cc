@@ -10,6 +10,7 @@
 #include "app/bench_compare.h"
 #include "app/bench_memory.h"
 #include "app/bench_overlap.h"
+#include "app/bench_requests.h"
 #include "app/bench_spec.h"
 #include "app/context_shift.h"
 #include "app/progress.h"
@@ -17,7 +18,6 @@
 #include "app/wire.h"
 #include "base/cpu_clock.h"
 #include "base/json.h"
-#include "base/rng.h"
 #include "engine/limits.h"
 #include "tensor/probe.h"
 
@@ -61,13 +61,6 @@ struct Timing {
   double prefill_tok_s = 0, decode_tok_s = 0;
   std::vector<Rows> decoded;  // whose time decode_tok_s is
 };
-
-std::vector<Token> random_prompt(int n, int n_vocab, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<Token> out(static_cast<size_t>(n));
-  for (Token& id : out) id = static_cast<Token>(rng.between(0, n_vocab - 1));
-  return out;
-}
 
 struct Work {
   int n_vocab, n_seqs, n_prompt, n_generate;
@@ -206,11 +199,7 @@ struct Line {
   std::vector<double> tok_s{};
   Steps wall{}, cpu{};
 
-  double median() const {
-    std::vector<double> sorted = tok_s;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
+  double median() const { return median_of(tok_s); }
   Step step() const { return {kv_bytes, median() > 0 ? 1e3 * n_seqs / median() : 0}; }
   // What a step reads and takes beyond one of depth 0. REQUIRES shallow.
   Step extra() const { return {kv_bytes - shallow->kv_bytes, step().ms - shallow->ms}; }

@@ -2,41 +2,20 @@
 // do, and what a device would let pass is told with its line.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/emulated/test_kernel.h"
 #include "backend/cuda/kernels/math.cuh"
 
 namespace quire {
 namespace {
 
-using cuda::Place;
-
 constexpr int kBarriers = 60 << 10, kNumbers = 16384;
 constexpr int kA = 0, kB = 16 << 10, kMoreA = 48 << 10;  // places of operands
 
-// Runs fn(numbers) as each of 160 threads, on the device's numbers 0, 1, 2 …. What they are then, or the fault.
-template <class Fn>
-struct Kernel {
-  static constexpr int kThreads = 160, kSharedBytes = 64 << 10;
-  Fn fn;
-  int32_t* numbers;
-  void operator()() const { fn(numbers); }
-};
-struct Ran {
-  std::vector<int32_t> numbers;
-  std::string fault;
-};
+// As each of 160 threads.
 template <class Fn>
 Ran run(Fn fn, uint64_t seed = 1) {
-  Ran out;
-  const auto runtime = cuda::make_fake_runtime({.seed = seed, .fault = &out.fault});
-  auto* numbers = reinterpret_cast<int32_t*>(*runtime->allocate(kNumbers * 4, Place::shared));
-  std::iota(numbers, numbers + kNumbers, 0);
-  runtime->launch(cuda::unnamed_launch(Kernel<Fn>{fn, numbers}, {}));
-  runtime->wait();
-  out.numbers.assign(numbers, numbers + kNumbers);
-  return out;
+  return TestKernel<160, 64 << 10, kNumbers>::run(fn, 1, seed);
 }
 
 template <class Fn>

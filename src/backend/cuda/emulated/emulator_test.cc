@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <numeric>
 
 #include "backend/cuda/emulated/runtime_fake.h"
+#include "backend/cuda/emulated/test_kernel.h"
 #include "backend/cuda/kernels/math.cuh"
 
 namespace quire {
@@ -13,30 +13,13 @@ namespace {
 
 using cuda::Place;
 
-// Runs fn(numbers) as each of 64 threads of 2 blocks, on 4096 numbers 0, 1, 2 … of the device. What they are then, or
-// the fault.
 template <class Fn>
-struct Kernel {
-  static constexpr int kThreads = 64, kSharedBytes = 4096;
-  Fn fn;
-  int32_t* numbers;
-  void operator()() const { fn(numbers); }
-};
-struct Ran {
-  std::vector<int32_t> numbers;
-  std::string fault;
-};
+using Kernel = TestKernel<64, 4096, 4096>::Kernel<Fn>;
+
+// As each of 64 threads of 2 blocks.
 template <class Fn>
 Ran run(Fn fn, uint64_t seed = 1) {
-  constexpr int64_t kBytes = 4096 * 4;
-  Ran out;
-  const auto runtime = cuda::make_fake_runtime({.seed = seed, .fault = &out.fault});
-  auto* numbers = reinterpret_cast<int32_t*>(*runtime->allocate(kBytes, Place::shared));
-  std::iota(numbers, numbers + 4096, 0);
-  runtime->launch(cuda::unnamed_launch(Kernel<Fn>{fn, numbers}, {.x = 2}));
-  runtime->wait();
-  out.numbers.assign(numbers, numbers + 4096);
-  return out;
+  return TestKernel<64, 4096, 4096>::run(fn, 2, seed);
 }
 
 int global_thread() { return dev::block_x() * 64 + dev::thread(); }
